@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// D[M,N] = epilogue(sum over k of A[M,k] * B[N,k], scaled). B holds weights as [N, K].
+// Scales: octavo/scale.hpp. What each mode computes, to the bit: docs/numerics.md.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "octavo/backend.hpp"
+#include "octavo/scale.hpp"
+#include "octavo/tensor_view.hpp"
+
+namespace octavo {
+
+// How the partial sums of an FP8 product are kept.
+enum class Accumulation : unsigned char {
+  kPromoted,  // every 128 of K the tensor core's sum is added to an FP32 total
+  kFast,      // one tensor-core accumulator (13 fraction bits) through all of K: a bias of about
+              // -K/60,000 on same-sign data. Not for block recipes.
+};
+
+enum class OutputMode : unsigned char {
+  kOverwrite,   // D = result
+  kAccumulate,  // D = D + result; D must not be FP8
+};
+
+[[nodiscard]] constexpr const char* to_string(Accumulation accumulation) noexcept {
+  return accumulation == Accumulation::kFast ? "fast" : "promoted";
+}
+
+struct GemmProblem {
+  // [M, K] and [N, K], or [batch, M, K] and [batch, N, K]; any strides, 0 and negative ones too.
+  // E4M3, E5M2, BF16, F16 or F32, each its own.
+  TensorView a;
+  TensorView b;
+  // [M, N] or [batch, M, N]: BF16, F16, F32, E4M3 or E5M2. No element may be written twice.
+  MutableTensorView d;
+
+  ScaleRecipe recipe = ScaleRecipe::kNone;
+  // Scale tensors as octavo/scale.hpp shapes them (F32 or UE8M0, any strides, a leading batch
+  // dimension where the operands have one). Only FP8 operands have one; required unless recipe is
+  // kNone.
+  TensorView a_scale;
+  TensorView b_scale;
+
+  Accumulation accumulation = Accumulation::kPromoted;
+  OutputMode output_mode = OutputMode::kOverwrite;
+  // [N], BF16, F16 or F32; absent for none. Added after accumulation into D.
+  TensorView bias;
+  // One F32 value by which an FP8 D is divided before rounding (D then represents q * d_scale);
+  // absent means 1.
+  TensorView d_scale;
+  // Parts that K is cut into, 1 <= num_splits <= max(1, ceil(K/128)); their results are added in
+  // ascending order. Part of the numerics: other values give other bits.
+  int num_splits = 1;
+};
+
+// What served a call.
+struct GemmReport {
+  std::string backend;
+  std::string kernel;
+  int num_splits = 1;
+};
+
+// Throws Error: kInvalidArgument if the problem breaks a rule above, kUnsupported if no back end
+// serves it, kEnvironment if the one forced by name is not available.
+// K = 0 writes zeros (or leaves D as it is when accumulating, bias added); M = 0 or N = 0 writes
+// nothing.
+GemmReport gemm(const GemmProblem& problem, const Execution& execution = {});
+
+// Scratch memory that gemm() with the same arguments would use; 0 on "cpu".
+[[nodiscard]] std::size_t workspace_bytes(const GemmProblem& problem,
+                                          const Execution& execution = {});
+
+// Whether a back end serves a problem, and why not.
+struct SupportReport {
+  std::string backend;
+  bool supported = false;
+  std::vector<Reason> reasons;  // empty if supported
+  std::string kernel;           // the kernel that would run, if supported
+};
+
+// One entry per back end (or just the one named in execution). Arguments are checked first: a problem
+// that breaks a rule throws kInvalidArgument.
+[[nodiscard]] std::vector<SupportReport> supports(const GemmProblem& problem,
+                                                  const Execution& execution = {});
+
+}  // namespace octavo

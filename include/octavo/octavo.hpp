@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Umbrella header.
+#pragma once
+
+#include "octavo/attention.hpp"
+#include "octavo/backend.hpp"
+#include "octavo/dtype.hpp"
+#include "octavo/error.hpp"
+#include "octavo/gemm.hpp"
+#include "octavo/metrics.hpp"
+#include "octavo/quantize.hpp"
+#include "octavo/runtime.hpp"
+#include "octavo/scale.hpp"
+#include "octavo/tensor_view.hpp"
