@@ -40,12 +40,12 @@ enum class AttentionMask : unsigned char {
 };
 
 // Shapes. Dense: q [batch, Sq, Hq, Dqk], k [batch, Sk, Hkv, Dqk], v [batch, Sk, Hkv, Dvo],
-// o [batch, Sq, Hq, Dvo]. Variable length: q [total_q, Hq, Dqk], o [total_q, Hq, Dvo] with q_offsets,
-// and k, v [total_k, Hkv, D] with k_offsets. Paged: k, v [num_pages, page_size, Hkv, D] with
-// page_table and kv_lengths; q dense or variable-length. Hq is a multiple of Hkv (any group size).
-// Any strides. Dqk and Dvo may differ, each 1..1024.
+// o [batch, Sq, Hq, Dvo]. Variable length: q [total_q, Hq, Dqk], o [total_q, Hq, Dvo] with
+// q_offsets, and k, v [total_k, Hkv, D] with k_offsets. Paged: k, v [num_pages, page_size, Hkv, D]
+// with page_table and kv_lengths; q dense or variable-length. Hq is a multiple of Hkv (any group
+// size). Any strides. Dqk and Dvo may differ, each 1..1024.
 struct AttentionProblem {
-  TensorView q;         // BF16, F16, F32, E4M3 or E5M2
+  TensorView q;  // BF16, F16, F32, E4M3 or E5M2
   TensorView k;
   TensorView v;
   MutableTensorView o;  // BF16, F16, F32, E4M3 or E5M2
@@ -54,8 +54,8 @@ struct AttentionProblem {
   MutableTensorView lse;
 
   // I32. q_offsets, k_offsets: [batch + 1], ascending from 0. kv_lengths: [batch], the keys in use
-  // (required for pages, optional for dense k and v). page_table: [batch, max_pages]; entries past a
-  // sequence's length are never read.
+  // (required for pages, optional for dense k and v). page_table: [batch, max_pages]; entries past
+  // a sequence's length are never read.
   TensorView q_offsets;
   TensorView k_offsets;
   TensorView kv_lengths;

@@ -3,8 +3,8 @@
 //
 // Thread safety: every function of the library may be called from any thread at any time. Two calls
 // that write the same memory are a data race, as in any C++ program.
-// Graph capture: a call on the "cpu" back end runs before it returns and puts nothing on a stream, so
-// it would not become part of a CUDA graph; passing a stream to it is therefore an error.
+// Graph capture: a call on the "cpu" back end runs before it returns and puts nothing on a stream,
+// so it would not become part of a CUDA graph; passing a stream to it is therefore an error.
 #pragma once
 
 #include <cstddef>

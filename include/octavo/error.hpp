@@ -55,6 +55,10 @@ class [[nodiscard]] Result {
     if (!ok()) throw error();
     return std::get<T>(state_);
   }
+  [[nodiscard]] const T& value() const& {
+    if (!ok()) throw error();
+    return std::get<T>(state_);
+  }
   [[nodiscard]] T&& value() && {
     if (!ok()) throw error();
     return std::get<T>(std::move(state_));

@@ -81,8 +81,8 @@ struct SupportReport {
   std::string kernel;           // the kernel that would run, if supported
 };
 
-// One entry per back end (or just the one named in execution). Arguments are checked first: a problem
-// that breaks a rule throws kInvalidArgument.
+// One entry per back end (or just the one named in execution). Arguments are checked first: a
+// problem that breaks a rule throws kInvalidArgument.
 [[nodiscard]] std::vector<SupportReport> supports(const GemmProblem& problem,
                                                   const Execution& execution = {});
 

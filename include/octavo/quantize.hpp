@@ -12,11 +12,11 @@
 
 namespace octavo {
 
-// q = encode(x * (1 / scale)), scale = max(amax, amax_floor) / max_finite(q), all in FP32 with round
-// to nearest even; amax is over the group's finite elements. With UE8M0 scales, scale is then rounded
-// up to a power of two in [2^-126, 2^127].
-// Values out of range and infinities saturate to the largest finite code. NaN becomes 0x7F at its own
-// place and touches no other element. A ragged last block uses only its real elements.
+// q = encode(x * (1 / scale)), scale = max(amax, amax_floor) / max_finite(q), all in FP32 with
+// round to nearest even; amax is over the group's finite elements. With UE8M0 scales, scale is then
+// rounded up to a power of two in [2^-126, 2^127]. Values out of range and infinities saturate to
+// the largest finite code. NaN becomes 0x7F at its own place and touches no other element. A ragged
+// last block uses only its real elements.
 struct QuantizeProblem {
   TensorView x;         // [rows, cols] BF16, F16 or F32, any strides
   MutableTensorView q;  // [rows, cols] E4M3 or E5M2, any strides
@@ -28,8 +28,8 @@ struct QuantizeProblem {
 };
 
 struct DequantizeProblem {
-  TensorView q;         // [rows, cols] E4M3 or E5M2
-  TensorView scale;     // as quantize() wrote it; absent if granularity is kNone
+  TensorView q;      // [rows, cols] E4M3 or E5M2
+  TensorView scale;  // as quantize() wrote it; absent if granularity is kNone
   ScaleGranularity granularity = ScaleGranularity::kRow;
   MutableTensorView x;  // [rows, cols] BF16, F16 or F32: decode(q) * scale, rounded once
 };
@@ -39,8 +39,8 @@ struct QuantizeReport {
   std::string kernel;
 };
 
-// Throws Error as gemm() does. Given scales that are not finite and positive are an error naming the
-// value and its position.
+// Throws Error as gemm() does. Given scales that are not finite and positive are an error naming
+// the value and its position.
 QuantizeReport quantize(const QuantizeProblem& problem, const Execution& execution = {});
 QuantizeReport dequantize(const DequantizeProblem& problem, const Execution& execution = {});
 
@@ -50,8 +50,8 @@ QuantizeReport dequantize(const DequantizeProblem& problem, const Execution& exe
 [[nodiscard]] std::uint32_t encode(DType dtype, float value);
 [[nodiscard]] float decode(DType dtype, std::uint32_t code);
 
-// Weights whose 128x128 blocks have FP32 scales, re-quantized for UE8M0 ones: scale and codes change
-// together (rounding the scale alone would inflate a block by up to 2). In place is allowed.
+// Weights whose 128x128 blocks have FP32 scales, re-quantized for UE8M0 ones: scale and codes
+// change together (rounding the scale alone would inflate a block by up to 2). In place is allowed.
 struct RequantizeProblem {
   TensorView q;
   TensorView scale;

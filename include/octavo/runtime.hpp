@@ -12,17 +12,17 @@ namespace octavo {
 
 struct CpuInfo {
   std::string model;
-  int num_cores = 0;              // cores this process may run on
-  std::string instruction_set;    // what the blocked products use: "scalar", "avx2", "avx512",
-                                  // "avx512_bf16" or "amx_bf16"
+  int num_cores = 0;            // cores this process may run on
+  std::string instruction_set;  // what the blocked products use: "scalar", "avx2", "avx512",
+                                // "avx512_bf16" or "amx_bf16"
 };
 [[nodiscard]] CpuInfo cpu_info();
 
 // A library or device that the "cuda" back end would need, looked for at run time.
 struct ComponentInfo {
-  std::string name;      // "CUDA driver", "NVRTC", "cuBLASLt", "CUPTI", "NCCL"
+  std::string name;  // "CUDA driver", "NVRTC", "cuBLASLt", "CUPTI", "NCCL"
   bool found = false;
-  std::string detail;    // version and path if found; where it was looked for and the fix if not
+  std::string detail;  // version and path if found; where it was looked for and the fix if not
 };
 [[nodiscard]] std::vector<ComponentInfo> cuda_components();
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scales: which recipes exist, what shape each scale tensor has and which scale an element uses.
 // A scale always multiplies: x is represented by q * scale (checkpoints call the same number
-// "scale" or, misleadingly, "scale_inv"). Free of std headers: the device contract shares this file.
+// "scale" or, misleadingly, "scale_inv"). Free of std headers: the device contract shares this
+// file.
 #pragma once
 
 namespace octavo {

@@ -61,8 +61,7 @@ struct BasicTensorView {
 
   // A mutable view converts to a read-only one.
   operator BasicTensorView<const void*>() const noexcept  // NOLINT(google-explicit-constructor)
-    requires(!std::is_same_v<Pointer, const void*>)
-  {
+      requires(!std::is_same_v<Pointer, const void*>) {
     return {data, dtype, rank, shape, strides, device};
   }
 };
@@ -83,7 +82,8 @@ template <typename T>
   view.data = data;
   view.dtype = dtype;
   view.device = device;
-  for (const std::int64_t extent : shape) view.shape[static_cast<std::size_t>(view.rank++)] = extent;
+  for (const std::int64_t extent : shape)
+    view.shape[static_cast<std::size_t>(view.rank++)] = extent;
   std::int64_t stride = 1;
   for (int i = view.rank - 1; i >= 0; --i) {
     const auto d = static_cast<std::size_t>(i);
@@ -95,7 +95,8 @@ template <typename T>
 
 // The same tensor with two dimensions exchanged; no data moves.
 template <typename Pointer>
-[[nodiscard]] BasicTensorView<Pointer> transposed(BasicTensorView<Pointer> view, int dim0, int dim1) {
+[[nodiscard]] BasicTensorView<Pointer> transposed(BasicTensorView<Pointer> view, int dim0,
+                                                  int dim1) {
   const auto i = static_cast<std::size_t>(dim0);
   const auto j = static_cast<std::size_t>(dim1);
   std::swap(view.shape[i], view.shape[j]);

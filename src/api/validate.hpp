@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every argument rule and its message: validate_gemm.cpp, validate_attention.cpp,
+// validate_quantize.cpp. Messages name the argument, what was given, the rule and the fix.
+#pragma once
+
+#include "octavo/attention.hpp"
+#include "octavo/error.hpp"
+#include "octavo/gemm.hpp"
+#include "octavo/quantize.hpp"
+
+namespace octavo {
+
+Status validate(const GemmProblem& problem);
+Status validate(const AttentionProblem& problem);
+Status validate(const QuantizeProblem& problem);
+Status validate(const DequantizeProblem& problem);
+Status validate(const RequantizeProblem& problem);
+
+}  // namespace octavo

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/validate.hpp"
+
+namespace octavo {
+
+Status validate(const GemmProblem&) { return Ok{}; }
+
+}  // namespace octavo

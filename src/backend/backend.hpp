@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a back end offers to src/api. Problems arrive already validated; a back end refuses what it
+// does not serve with reasons, never with a crash.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "octavo/attention.hpp"
+#include "octavo/backend.hpp"
+#include "octavo/error.hpp"
+#include "octavo/gemm.hpp"
+#include "octavo/quantize.hpp"
+
+namespace octavo {
+
+class Backend {
+ public:
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual BackendInfo info() const = 0;
+
+  // Called before every product: cheap when the answer is yes.
+  [[nodiscard]] virtual SupportReport supports(const GemmProblem&, const Execution&) const = 0;
+  [[nodiscard]] virtual SupportReport supports(const AttentionProblem&, const Execution&) const = 0;
+  [[nodiscard]] virtual SupportReport supports(const QuantizeProblem&, const Execution&) const = 0;
+  [[nodiscard]] virtual SupportReport supports(const DequantizeProblem&,
+                                               const Execution&) const = 0;
+
+  [[nodiscard]] virtual Result<GemmReport> gemm(const GemmProblem&, const Execution&) const = 0;
+  [[nodiscard]] virtual Result<AttentionReport> attention(const AttentionProblem&,
+                                                          const Execution&) const = 0;
+  [[nodiscard]] virtual Result<QuantizeReport> quantize(const QuantizeProblem&,
+                                                        const Execution&) const = 0;
+  [[nodiscard]] virtual Result<QuantizeReport> dequantize(const DequantizeProblem&,
+                                                          const Execution&) const = 0;
+
+  [[nodiscard]] virtual std::size_t workspace_bytes(const GemmProblem&, const Execution&) const = 0;
+  [[nodiscard]] virtual std::size_t workspace_bytes(const AttentionProblem&,
+                                                    const Execution&) const = 0;
+};
+
+// In order of preference; ends with "cpu".
+[[nodiscard]] const std::vector<std::unique_ptr<Backend>>& registry();
+
+}  // namespace octavo

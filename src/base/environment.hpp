@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every environment variable the library reads, parsed strictly: a bad value is an error, not a
+// zero.
+#pragma once
+
+#include <string>
+
+#include "octavo/error.hpp"
+
+namespace octavo {
+
+struct Environment {
+  std::string backend;  // OCTAVO_BACKEND: the back end used where a call names none; empty if unset
+  int num_threads = 0;  // OCTAVO_NUM_THREADS: threads where a call names none; 0 if unset
+};
+
+// Read once, at the first call.
+[[nodiscard]] const Result<Environment>& environment();
+
+}  // namespace octavo
