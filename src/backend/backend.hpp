@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -48,5 +49,8 @@ class Backend {
 
 // In order of preference; ends with "cpu".
 [[nodiscard]] const std::vector<std::unique_ptr<Backend>>& registry();
+
+// What the blocked products of "cpu" use on this machine, as octavo/runtime.hpp names it.
+[[nodiscard]] std::string cpu_instruction_set();
 
 }  // namespace octavo

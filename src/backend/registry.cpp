@@ -2,16 +2,21 @@
 // The only file that names every back end.
 #include "backend/backend.hpp"
 #include "cpu/cpu_backend.hpp"
+#include "cpu/cpu_gemm.hpp"
+#include "cuda/cuda_backend.hpp"
 
 namespace octavo {
 
 const std::vector<std::unique_ptr<Backend>>& registry() {
   static const std::vector<std::unique_ptr<Backend>> backends = [] {
     std::vector<std::unique_ptr<Backend>> list;
+    list.push_back(cuda::make_backend());
     list.push_back(cpu::make_backend());
     return list;
   }();
   return backends;
 }
+
+std::string cpu_instruction_set() { return cpu::blocked_instruction_set(); }
 
 }  // namespace octavo

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options parsed strictly: whole numbers and decimals within stated bounds, and words from a list.
+// Anything else is a usage error (exit 2) that names the option, what was given and the rule.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "octavo/dtype.hpp"
+#include "session.hpp"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace octavo::cli {
+
+// Thrown for a wrong option or value; main prints it and exits with kBadUsage.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+template <typename Number>
+struct Bounds {
+  Number low;
+  Number high;
+};
+
+// Whole text or nothing: no leading space, no trailing rest, no "1e3" for a whole number.
+// `option` is the name used in the message.
+[[nodiscard]] std::int64_t parse_integer(std::string_view option, const std::string& text,
+                                         Bounds<std::int64_t> bounds);
+[[nodiscard]] double parse_decimal(std::string_view option, const std::string& text,
+                                   Bounds<double> bounds);
+
+// `value` holds the default, which the help shows.
+CLI::Option* add_integer(CLI::App& verb, const std::string& names, std::int64_t& value,
+                         Bounds<std::int64_t> bounds, const std::string& description);
+CLI::Option* add_decimal(CLI::App& verb, const std::string& names, double& value,
+                         Bounds<double> bounds, const std::string& description);
+
+// One of a list of words. `value` receives the word itself.
+CLI::Option* add_word(CLI::App& verb, const std::string& names, std::string& value,
+                      std::span<const std::string_view> words, const std::string& description);
+
+// The element of `values` whose to_string() is `text`; a UsageError listing them otherwise.
+template <typename Enum>
+[[nodiscard]] Enum parse_enum(std::string_view option, std::string_view text,
+                              std::span<const Enum> values) {
+  std::string known;
+  for (const Enum value : values) {
+    if (text == to_string(value)) return value;
+    known += (known.empty() ? "" : ", ") + std::string(to_string(value));
+  }
+  throw UsageError(std::string(option) + ": \"" + std::string(text) + "\" is not one of " + known +
+                   ". Give one of these.");
+}
+
+}  // namespace octavo::cli

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run of the command: where its output goes and how it ends. With --json a run prints exactly
+// one JSON document on stdout and nothing else. Not argument parsing: options.hpp.
+#pragma once
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "octavo/error.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace octavo::cli {
+
+// Keeps keys in the order in which they are written, so that output reads the same every time.
+using Json = nlohmann::ordered_json;
+
+enum class ExitCode : int {
+  kSuccess = 0,
+  kCheckFailed = 1,  // a verdict was "no", or a defect in Octavo
+  kBadUsage = 2,     // an option, a value or a file given is wrong
+  kEnvironment = 3,  // the machine or the build lacks something
+};
+
+[[nodiscard]] ExitCode exit_code_of(ErrorCode code);
+
+enum class OutputForm { kText, kJson };
+
+class Session {
+ public:
+  explicit Session(OutputForm form) : form_(form) {}
+
+  [[nodiscard]] bool json() const { return form_ == OutputForm::kJson; }
+
+  // Text for people, on stdout at once; nothing with --json.
+  void text(std::string_view text) const;
+  // The run's one document; kept until the run ends, then printed with --json. A second call in
+  // one run is a defect and throws Error kInternal.
+  void document(Json document);
+  [[nodiscard]] bool has_document() const { return has_document_; }
+
+  // What is being done just now, on stderr, overwritten by the next; only if stderr is a terminal.
+  void progress(std::string_view text);
+
+  // How the run ends if nothing is thrown.
+  void finish_with(ExitCode code) { exit_code_ = code; }
+  [[nodiscard]] ExitCode exit_code() const { return exit_code_; }
+
+  // Clears progress, prints the document and flushes. False if stdout could not take it all.
+  [[nodiscard]] bool flush();
+
+ private:
+  OutputForm form_;
+  ExitCode exit_code_ = ExitCode::kSuccess;
+  Json document_;
+  bool has_document_ = false;
+  bool progress_shown_ = false;
+};
+
+// Declares --json on a verb. Its value is known before parsing (so that usage errors can obey it).
+void add_json_flag(CLI::App& verb);
+
+}  // namespace octavo::cli
