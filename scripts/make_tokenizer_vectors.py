@@ -16,7 +16,7 @@ import argparse
 import json
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data" / "tokenizer"
 LLAMA3_REGEX = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -50,6 +50,7 @@ def from_gguf(path):
     unknown = tokens[value("unknown_token_id")]
     model = models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges, unk_token=unknown)
     tokenizer = Tokenizer(model)
+    tokenizer.decoder = decoders.ByteLevel()
     types = value("token_type")
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False)
                                   for t, kind in zip(tokens, types) if kind == CONTROL])
