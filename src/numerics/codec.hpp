@@ -13,7 +13,9 @@ namespace octavo {
 
 inline constexpr std::uint32_t kF32SignBit = 0x80000000U;
 inline constexpr std::uint32_t kF32Infinity = 0x7F800000U;
-inline constexpr std::uint32_t kCanonicalNan = 0x7FFFFFFFU;  // the GPU's FP32 NaN
+// The GPU's FP32 NaN: what every NaN code decodes to, sign dropped. (A BF16 code is the upper half
+// of an FP32 number and keeps its bits.)
+inline constexpr std::uint32_t kCanonicalNan = 0x7FFFFFFFU;
 
 // An FP8 format with `kMantissaBits` stored mantissa bits, exponent bias `kBias` and largest finite
 // code `kMaxCode`.
@@ -50,7 +52,7 @@ struct E4M3 : Fp8Format<3, 7, 0x7E> {
   [[nodiscard]] static constexpr float decode(std::uint8_t code) noexcept {
     const std::uint32_t sign = static_cast<std::uint32_t>(code & 0x80U) << 24;
     const std::uint32_t magnitude = code & 0x7FU;
-    if (magnitude == 0x7FU) return std::bit_cast<float>(sign | kCanonicalNan);
+    if (magnitude == 0x7FU) return std::bit_cast<float>(kCanonicalNan);
     if (magnitude < 8) {
       const float value = static_cast<float>(magnitude) * 0x1p-9F;
       return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
@@ -63,7 +65,7 @@ struct E5M2 : Fp8Format<2, 15, 0x7B> {
   [[nodiscard]] static constexpr float decode(std::uint8_t code) noexcept {
     const std::uint32_t sign = static_cast<std::uint32_t>(code & 0x80U) << 24;
     const std::uint32_t magnitude = code & 0x7FU;
-    if (magnitude > 0x7CU) return std::bit_cast<float>(sign | kCanonicalNan);
+    if (magnitude > 0x7CU) return std::bit_cast<float>(kCanonicalNan);
     if (magnitude == 0x7CU) return std::bit_cast<float>(sign | kF32Infinity);
     if (magnitude < 4) {
       const float value = static_cast<float>(magnitude) * 0x1p-16F;
@@ -123,7 +125,7 @@ struct E5M2 : Fp8Format<2, 15, 0x7B> {
 [[nodiscard]] constexpr float decode_f16(std::uint16_t code) noexcept {
   const std::uint32_t sign = static_cast<std::uint32_t>(code & 0x8000U) << 16;
   const std::uint32_t magnitude = code & 0x7FFFU;
-  if (magnitude > 0x7C00U) return std::bit_cast<float>(sign | kCanonicalNan);
+  if (magnitude > 0x7C00U) return std::bit_cast<float>(kCanonicalNan);
   if (magnitude == 0x7C00U) return std::bit_cast<float>(sign | kF32Infinity);
   if (magnitude < 0x400U) {
     const float value = static_cast<float>(magnitude) * 0x1p-24F;

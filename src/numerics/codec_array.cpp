@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Array codecs, compiled once per instruction set; the lanes are in codec_lanes-inl.hpp.
+#include "numerics/codec_array.hpp"
+
+#include "numerics/codec.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "numerics/codec_array.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+
+#include "numerics/codec_lanes-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace octavo::HWY_NAMESPACE {
+namespace {
+
+struct Unchanged {
+  HWY_INLINE FloatVec operator()(FloatVec value) const { return value; }
+};
+
+struct Times {
+  float factor;
+  HWY_INLINE FloatVec operator()(FloatVec value) const {
+    return hn::Mul(value, hn::Set(FloatTag(), factor));
+  }
+};
+
+// UE8M0 arrays are scales: short, so the scalar codec serves them.
+void encode_lanes(DType dtype, const float* values, std::int64_t n, void* codes) {
+  switch (dtype) {
+    case DType::kE4M3: return transform_array<F32Array, E4M3Array>(values, n, codes, Unchanged());
+    case DType::kE5M2: return transform_array<F32Array, E5M2Array>(values, n, codes, Unchanged());
+    case DType::kBF16: return transform_array<F32Array, Bf16Array>(values, n, codes, Unchanged());
+    case DType::kF16: return transform_array<F32Array, F16Array>(values, n, codes, Unchanged());
+    case DType::kF32: return transform_array<F32Array, F32Array>(values, n, codes, Unchanged());
+    default:
+      for (std::int64_t i = 0; i < n; ++i) store_element(codes, dtype, i, values[i]);
+  }
+}
+
+void decode_lanes(DType dtype, const void* codes, std::int64_t n, float* values) {
+  switch (dtype) {
+    case DType::kE4M3: return transform_array<E4M3Array, F32Array>(codes, n, values, Unchanged());
+    case DType::kE5M2: return transform_array<E5M2Array, F32Array>(codes, n, values, Unchanged());
+    case DType::kBF16: return transform_array<Bf16Array, F32Array>(codes, n, values, Unchanged());
+    case DType::kF16: return transform_array<F16Array, F32Array>(codes, n, values, Unchanged());
+    case DType::kF32: return transform_array<F32Array, F32Array>(codes, n, values, Unchanged());
+    default:
+      for (std::int64_t i = 0; i < n; ++i) values[i] = load_element(codes, dtype, i);
+  }
+}
+
+template <typename From>
+void scale_and_encode_from(const void* x, std::int64_t n, float multiplier, DType q_dtype,
+                           void* q) {
+  if (q_dtype == DType::kE5M2) {
+    transform_array<From, E5M2Array>(x, n, q, Times{multiplier});
+  } else {
+    transform_array<From, E4M3Array>(x, n, q, Times{multiplier});
+  }
+}
+
+void scale_and_encode_lanes(DType x_dtype, const void* x, std::int64_t n, float multiplier,
+                            DType q_dtype, void* q) {
+  switch (x_dtype) {
+    case DType::kBF16: return scale_and_encode_from<Bf16Array>(x, n, multiplier, q_dtype, q);
+    case DType::kF16: return scale_and_encode_from<F16Array>(x, n, multiplier, q_dtype, q);
+    default: return scale_and_encode_from<F32Array>(x, n, multiplier, q_dtype, q);
+  }
+}
+
+template <typename From>
+void decode_and_scale_from(const void* q, std::int64_t n, float scale, DType x_dtype, void* x) {
+  switch (x_dtype) {
+    case DType::kBF16: return transform_array<From, Bf16Array>(q, n, x, Times{scale});
+    case DType::kF16: return transform_array<From, F16Array>(q, n, x, Times{scale});
+    default: return transform_array<From, F32Array>(q, n, x, Times{scale});
+  }
+}
+
+void decode_and_scale_lanes(DType q_dtype, const void* q, std::int64_t n, float scale,
+                            DType x_dtype, void* x) {
+  if (q_dtype == DType::kE5M2) {
+    decode_and_scale_from<E5M2Array>(q, n, scale, x_dtype, x);
+  } else {
+    decode_and_scale_from<E4M3Array>(q, n, scale, x_dtype, x);
+  }
+}
+
+}  // namespace
+}  // namespace octavo::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace octavo {
+namespace {
+
+HWY_EXPORT(encode_lanes);
+HWY_EXPORT(decode_lanes);
+HWY_EXPORT(scale_and_encode_lanes);
+HWY_EXPORT(decode_and_scale_lanes);
+
+}  // namespace
+
+void encode_array(DType dtype, const float* values, std::int64_t n, void* codes) {
+  HWY_DYNAMIC_DISPATCH(encode_lanes)(dtype, values, n, codes);
+}
+
+void decode_array(DType dtype, const void* codes, std::int64_t n, float* values) {
+  HWY_DYNAMIC_DISPATCH(decode_lanes)(dtype, codes, n, values);
+}
+
+void encode_strided(DType dtype, const float* values, std::int64_t value_stride, std::int64_t n,
+                    void* codes, std::int64_t code_stride) {
+  if (value_stride == 1 && code_stride == 1) return encode_array(dtype, values, n, codes);
+  for (std::int64_t i = 0; i < n; ++i) {
+    store_element(codes, dtype, i * code_stride, values[i * value_stride]);
+  }
+}
+
+void decode_strided(DType dtype, const void* codes, std::int64_t code_stride, std::int64_t n,
+                    float* values, std::int64_t value_stride) {
+  if (value_stride == 1 && code_stride == 1) return decode_array(dtype, codes, n, values);
+  for (std::int64_t i = 0; i < n; ++i) {
+    values[i * value_stride] = load_element(codes, dtype, i * code_stride);
+  }
+}
+
+void scale_and_encode_array(DType x_dtype, const void* x, std::int64_t n, float multiplier,
+                            DType q_dtype, void* q) {
+  HWY_DYNAMIC_DISPATCH(scale_and_encode_lanes)(x_dtype, x, n, multiplier, q_dtype, q);
+}
+
+void decode_and_scale_array(DType q_dtype, const void* q, std::int64_t n, float scale,
+                            DType x_dtype, void* x) {
+  HWY_DYNAMIC_DISPATCH(decode_and_scale_lanes)(q_dtype, q, n, scale, x_dtype, x);
+}
+
+}  // namespace octavo
+#endif  // HWY_ONCE
