@@ -52,40 +52,55 @@ void decode_lanes(DType dtype, const void* codes, std::int64_t n, float* values)
   }
 }
 
-template <typename From>
-void scale_and_encode_from(const void* x, std::int64_t n, float multiplier, DType q_dtype,
-                           void* q) {
-  if (q_dtype == DType::kE5M2) {
-    transform_array<From, E5M2Array>(x, n, q, Times{multiplier});
-  } else {
-    transform_array<From, E4M3Array>(x, n, q, Times{multiplier});
-  }
-}
-
-void scale_and_encode_lanes(DType x_dtype, const void* x, std::int64_t n, float multiplier,
-                            DType q_dtype, void* q) {
-  switch (x_dtype) {
-    case DType::kBF16: return scale_and_encode_from<Bf16Array>(x, n, multiplier, q_dtype, q);
-    case DType::kF16: return scale_and_encode_from<F16Array>(x, n, multiplier, q_dtype, q);
-    default: return scale_and_encode_from<F32Array>(x, n, multiplier, q_dtype, q);
+// Runs of group_elems elements, each with a factor of its own; the last may be shorter.
+template <typename From, typename To>
+void transform_groups(const void* in_data, std::int64_t n, std::int64_t group_elems,
+                      const float* factors, void* out_data) {
+  const auto* in = static_cast<const typename From::Code*>(in_data);
+  auto* out = static_cast<typename To::Code*>(out_data);
+  for (std::int64_t first = 0; first < n; first += group_elems) {
+    const std::int64_t length = n - first < group_elems ? n - first : group_elems;
+    transform_array<From, To>(in + first, length, out + first, Times{*factors++});
   }
 }
 
 template <typename From>
-void decode_and_scale_from(const void* q, std::int64_t n, float scale, DType x_dtype, void* x) {
-  switch (x_dtype) {
-    case DType::kBF16: return transform_array<From, Bf16Array>(q, n, x, Times{scale});
-    case DType::kF16: return transform_array<From, F16Array>(q, n, x, Times{scale});
-    default: return transform_array<From, F32Array>(q, n, x, Times{scale});
+void scale_and_encode_from(const void* x, std::int64_t n, std::int64_t group_elems,
+                           const float* multipliers, DType q_dtype, void* q) {
+  if (q_dtype == DType::kE5M2) {
+    transform_groups<From, E5M2Array>(x, n, group_elems, multipliers, q);
+  } else {
+    transform_groups<From, E4M3Array>(x, n, group_elems, multipliers, q);
   }
 }
 
-void decode_and_scale_lanes(DType q_dtype, const void* q, std::int64_t n, float scale,
-                            DType x_dtype, void* x) {
+void scale_and_encode_lanes(DType x_dtype, const void* x, std::int64_t n, std::int64_t group_elems,
+                            const float* multipliers, DType q_dtype, void* q) {
+  switch (x_dtype) {
+    case DType::kBF16:
+      return scale_and_encode_from<Bf16Array>(x, n, group_elems, multipliers, q_dtype, q);
+    case DType::kF16:
+      return scale_and_encode_from<F16Array>(x, n, group_elems, multipliers, q_dtype, q);
+    default: return scale_and_encode_from<F32Array>(x, n, group_elems, multipliers, q_dtype, q);
+  }
+}
+
+template <typename From>
+void decode_and_scale_from(const void* q, std::int64_t n, std::int64_t group_elems,
+                           const float* scales, DType x_dtype, void* x) {
+  switch (x_dtype) {
+    case DType::kBF16: return transform_groups<From, Bf16Array>(q, n, group_elems, scales, x);
+    case DType::kF16: return transform_groups<From, F16Array>(q, n, group_elems, scales, x);
+    default: return transform_groups<From, F32Array>(q, n, group_elems, scales, x);
+  }
+}
+
+void decode_and_scale_lanes(DType q_dtype, const void* q, std::int64_t n, std::int64_t group_elems,
+                            const float* scales, DType x_dtype, void* x) {
   if (q_dtype == DType::kE5M2) {
-    decode_and_scale_from<E5M2Array>(q, n, scale, x_dtype, x);
+    decode_and_scale_from<E5M2Array>(q, n, group_elems, scales, x_dtype, x);
   } else {
-    decode_and_scale_from<E4M3Array>(q, n, scale, x_dtype, x);
+    decode_and_scale_from<E4M3Array>(q, n, group_elems, scales, x_dtype, x);
   }
 }
 
@@ -128,14 +143,15 @@ void decode_strided(DType dtype, const void* codes, std::int64_t code_stride, st
   }
 }
 
-void scale_and_encode_array(DType x_dtype, const void* x, std::int64_t n, float multiplier,
-                            DType q_dtype, void* q) {
-  HWY_DYNAMIC_DISPATCH(scale_and_encode_lanes)(x_dtype, x, n, multiplier, q_dtype, q);
+void scale_and_encode_array(DType x_dtype, const void* x, std::int64_t n, std::int64_t group_elems,
+                            const float* multipliers, DType q_dtype, void* q) {
+  HWY_DYNAMIC_DISPATCH(scale_and_encode_lanes)
+  (x_dtype, x, n, group_elems, multipliers, q_dtype, q);
 }
 
-void decode_and_scale_array(DType q_dtype, const void* q, std::int64_t n, float scale,
-                            DType x_dtype, void* x) {
-  HWY_DYNAMIC_DISPATCH(decode_and_scale_lanes)(q_dtype, q, n, scale, x_dtype, x);
+void decode_and_scale_array(DType q_dtype, const void* q, std::int64_t n, std::int64_t group_elems,
+                            const float* scales, DType x_dtype, void* x) {
+  HWY_DYNAMIC_DISPATCH(decode_and_scale_lanes)(q_dtype, q, n, group_elems, scales, x_dtype, x);
 }
 
 }  // namespace octavo

@@ -22,13 +22,13 @@ void encode_strided(DType dtype, const float* values, std::int64_t value_stride,
 void decode_strided(DType dtype, const void* codes, std::int64_t code_stride, std::int64_t n,
                     float* values, std::int64_t value_stride);
 
-// q[i] = encode(decode(x[i]) * multiplier): one FP32 product, then one rounding. x is BF16, F16 or
-// F32; q is E4M3 or E5M2.
-void scale_and_encode_array(DType x_dtype, const void* x, std::int64_t n, float multiplier,
-                            DType q_dtype, void* q);
+// q[i] = encode(decode(x[i]) * multipliers[i / group_elems]): one FP32 product, then one rounding.
+// x is BF16, F16 or F32; q is E4M3 or E5M2.
+void scale_and_encode_array(DType x_dtype, const void* x, std::int64_t n, std::int64_t group_elems,
+                            const float* multipliers, DType q_dtype, void* q);
 
-// x[i] = round(decode(q[i]) * scale). q is E4M3 or E5M2; x is BF16, F16 or F32.
-void decode_and_scale_array(DType q_dtype, const void* q, std::int64_t n, float scale,
-                            DType x_dtype, void* x);
+// x[i] = round(decode(q[i]) * scales[i / group_elems]). q is E4M3 or E5M2; x is BF16, F16 or F32.
+void decode_and_scale_array(DType q_dtype, const void* q, std::int64_t n, std::int64_t group_elems,
+                            const float* scales, DType x_dtype, void* x);
 
 }  // namespace octavo

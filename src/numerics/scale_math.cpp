@@ -2,6 +2,7 @@
 // The largest finite magnitude of an array, compiled once per instruction set.
 #include "numerics/scale_math.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -65,13 +66,36 @@ std::uint32_t largest_finite_bits(const Bits* data, std::int64_t n, Bits infinit
   }
 }
 
-std::uint32_t largest_finite_f32(const void* data, std::int64_t n) {
-  return largest_finite_bits<std::int32_t>(static_cast<const std::int32_t*>(data), n,
-                                           static_cast<std::int32_t>(kF32Infinity));
+template <typename Bits, typename ToFloat>
+void accumulate_groups(const void* data, std::int64_t n, std::int64_t group_elems, Bits infinity,
+                       float* amax, const ToFloat& to_float) {
+  const auto* bits = static_cast<const Bits*>(data);
+  for (std::int64_t first = 0; first < n; first += group_elems) {
+    const std::int64_t length = std::min(group_elems, n - first);
+    const float largest = to_float(largest_finite_bits<Bits>(bits + first, length, infinity));
+    *amax = std::max(*amax, largest);
+    ++amax;
+  }
 }
 
-std::uint32_t largest_finite_16bit(const void* data, std::int64_t n, std::int16_t infinity) {
-  return largest_finite_bits<std::int16_t>(static_cast<const std::int16_t*>(data), n, infinity);
+void accumulate_amax_lanes(DType dtype, const void* data, std::int64_t n, std::int64_t group_elems,
+                           float* amax) {
+  constexpr std::int16_t kBf16Infinity = 0x7F80;
+  constexpr std::int16_t kF16Infinity = 0x7C00;
+  switch (dtype) {
+    case DType::kBF16:
+      return accumulate_groups<std::int16_t>(
+          data, n, group_elems, kBf16Infinity, amax,
+          [](std::uint32_t bits) { return decode_bf16(static_cast<std::uint16_t>(bits)); });
+    case DType::kF16:
+      return accumulate_groups<std::int16_t>(
+          data, n, group_elems, kF16Infinity, amax,
+          [](std::uint32_t bits) { return decode_f16(static_cast<std::uint16_t>(bits)); });
+    default:
+      return accumulate_groups<std::int32_t>(
+          data, n, group_elems, static_cast<std::int32_t>(kF32Infinity), amax,
+          [](std::uint32_t bits) { return std::bit_cast<float>(bits); });
+  }
 }
 
 }  // namespace
@@ -82,24 +106,13 @@ HWY_AFTER_NAMESPACE();
 namespace octavo {
 namespace {
 
-HWY_EXPORT(largest_finite_f32);
-HWY_EXPORT(largest_finite_16bit);
-
-constexpr std::int16_t kBf16Infinity = 0x7F80;
-constexpr std::int16_t kF16Infinity = 0x7C00;
+HWY_EXPORT(accumulate_amax_lanes);
 
 }  // namespace
 
-float amax_of_finite(DType dtype, const void* data, std::int64_t n) {
-  if (dtype == DType::kF32) {
-    return std::bit_cast<float>(HWY_DYNAMIC_DISPATCH(largest_finite_f32)(data, n));
-  }
-  if (dtype == DType::kBF16) {
-    return decode_bf16(static_cast<std::uint16_t>(
-        HWY_DYNAMIC_DISPATCH(largest_finite_16bit)(data, n, kBf16Infinity)));
-  }
-  return decode_f16(static_cast<std::uint16_t>(
-      HWY_DYNAMIC_DISPATCH(largest_finite_16bit)(data, n, kF16Infinity)));
+void accumulate_amax(DType dtype, const void* data, std::int64_t n, std::int64_t group_elems,
+                     float* amax) {
+  HWY_DYNAMIC_DISPATCH(accumulate_amax_lanes)(dtype, data, n, group_elems, amax);
 }
 
 }  // namespace octavo

@@ -11,9 +11,18 @@
 
 namespace octavo {
 
-// Largest magnitude among the finite ones of n contiguous BF16, F16 or F32 elements; 0 if there is
-// none. Infinities and NaN are passed over.
-[[nodiscard]] float amax_of_finite(DType dtype, const void* data, std::int64_t n);
+// amax[g] becomes the larger of itself and the largest magnitude among the finite elements of group
+// g, which is elements [g * group_elems, (g + 1) * group_elems) of the n contiguous ones.
+// Infinities and NaN are passed over. BF16, F16 or F32.
+void accumulate_amax(DType dtype, const void* data, std::int64_t n, std::int64_t group_elems,
+                     float* amax);
+
+// The same for one group; 0 if it holds nothing finite.
+[[nodiscard]] inline float amax_of_finite(DType dtype, const void* data, std::int64_t n) {
+  float amax = 0;
+  accumulate_amax(dtype, data, n, n, &amax);
+  return amax;
+}
 
 // A positive FP32 scale rounded up to a power of two, as a UE8M0 code in [1, 254]: 2^-126 to 2^127.
 // NOTE: integer arithmetic; ceil(log2(x)) in FP32 gives k, not k + 1, just above 2^k.
