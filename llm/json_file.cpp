@@ -68,13 +68,19 @@ class DocumentBuilder : public nlohmann::json_sax<json> {
   bool parse_error(std::size_t position, const std::string& last_token,
                    const json::exception& error) override {
     const Place place = place_of(text_, position);
-    // The library's text repeats the position; what follows its last colon says what was expected.
-    std::string reason = error.what();
-    if (const std::size_t colon = reason.rfind("; "); colon != std::string::npos) {
-      reason = reason.substr(colon + 2);
+    // "[json.exception...] parse error at line 1, column 2: syntax error while parsing value -
+    // invalid literal; last read: '...'": the place and the token are told below, bounded and
+    // escaped.
+    std::string_view reason = error.what();
+    constexpr std::string_view kSyntaxError = "syntax error ";
+    if (const std::size_t at = reason.find(kSyntaxError); at != std::string_view::npos) {
+      reason.remove_prefix(at + kSyntaxError.size());
+    } else if (const std::size_t bracket = reason.find("] "); bracket != std::string_view::npos) {
+      reason.remove_prefix(bracket + 2);
     }
+    reason = reason.substr(0, reason.find("; last read"));
     throw bad_file(file_,
-                   fmt::format("line {}, column {}: not JSON at {} ({})", place.line, place.column,
+                   fmt::format("line {}, column {}: not JSON at {}: {}", place.line, place.column,
                                printable(last_token), printable(reason)),
                    "the text must be JSON (RFC 8259) in UTF-8", "Fetch or write the file again");
   }
