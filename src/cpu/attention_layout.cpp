@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/attention_layout.hpp"
 
-#include "numerics/codec.hpp"
+#include <cmath>
+#include <cstddef>
+
+#include "numerics/codec_array.hpp"
 
 namespace octavo::cpu {
 
@@ -96,39 +99,16 @@ float AttentionLayout::scale(const TensorView& view, AttentionScale kind, std::i
 }
 
 void load_row(const TensorView& view, std::int64_t offset, std::int64_t num_elems, float* out) {
-  const std::int64_t stride = view.strides[static_cast<std::size_t>(view.rank - 1)];
-  const auto load = [&](const auto* data, auto decode) {
-    for (std::int64_t i = 0; i < num_elems; ++i) out[i] = decode(data[offset + i * stride]);
-  };
-  switch (view.dtype) {
-    case DType::kF32:
-      load(static_cast<const float*>(view.data), [](float value) { return value; });
-      break;
-    case DType::kBF16: load(static_cast<const std::uint16_t*>(view.data), decode_bf16); break;
-    case DType::kF16: load(static_cast<const std::uint16_t*>(view.data), decode_f16); break;
-    default:
-      for (std::int64_t i = 0; i < num_elems; ++i) {
-        out[i] = load_element(view.data, view.dtype, offset + i * stride);
-      }
-  }
+  const auto* bytes = static_cast<const std::byte*>(view.data);
+  decode_strided(view.dtype, bytes + offset * size_bytes(view.dtype), last_stride(view), num_elems,
+                 out, 1);
 }
 
 void store_row(const MutableTensorView& view, std::int64_t offset, std::int64_t num_elems,
                const float* values) {
-  const std::int64_t stride = view.strides[static_cast<std::size_t>(view.rank - 1)];
-  const auto store = [&](auto* data, auto encode) {
-    for (std::int64_t i = 0; i < num_elems; ++i) data[offset + i * stride] = encode(values[i]);
-  };
-  switch (view.dtype) {
-    case DType::kF32:
-      store(static_cast<float*>(view.data), [](float value) { return value; });
-      break;
-    case DType::kBF16: store(static_cast<std::uint16_t*>(view.data), encode_bf16); break;
-    case DType::kF16: store(static_cast<std::uint16_t*>(view.data), encode_f16); break;
-    case DType::kE4M3: store(static_cast<std::uint8_t*>(view.data), E4M3::encode); break;
-    case DType::kE5M2: store(static_cast<std::uint8_t*>(view.data), E5M2::encode); break;
-    default: break;
-  }
+  auto* bytes = static_cast<std::byte*>(view.data);
+  encode_strided(view.dtype, values, 1, num_elems, bytes + offset * size_bytes(view.dtype),
+                 last_stride(view));
 }
 
 }  // namespace octavo::cpu

@@ -5,7 +5,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "octavo/attention.hpp"
@@ -117,7 +118,11 @@ class AttentionLayout {
   float softmax_scale_;
 };
 
-// A row of any value type as FP32: out[i] = element at offset + i * stride.
+[[nodiscard]] inline std::int64_t last_stride(const TensorView& view) {
+  return view.strides[static_cast<std::size_t>(view.rank - 1)];
+}
+
+// A row of any value type as FP32, `num_elems` of them from element `offset` on.
 void load_row(const TensorView& view, std::int64_t offset, std::int64_t num_elems, float* out);
 
 // Rounds a row once to the view's type.

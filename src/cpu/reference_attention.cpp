@@ -26,7 +26,7 @@ class ReferenceHead {
 
   void attend(std::int64_t query_idx) {
     const std::int64_t q_offset = layout_.row_offset(problem_.q, sequence_, query_idx, head_);
-    const std::int64_t q_stride = problem_.q.strides[static_cast<std::size_t>(problem_.q.rank - 1)];
+    const std::int64_t q_stride = last_stride(problem_.q);
     for (std::int64_t i = 0; i < layout_.dim_qk(); ++i) {
       q_[static_cast<std::size_t>(i)] =
           load_element(problem_.q.data, problem_.q.dtype, q_offset + i * q_stride);
@@ -41,7 +41,7 @@ class ReferenceHead {
 
     double sum = 0;
     std::array<double, kMaxDim> o{};
-    const std::int64_t v_stride = problem_.v.strides[static_cast<std::size_t>(problem_.v.rank - 1)];
+    const std::int64_t v_stride = last_stride(problem_.v);
     for (std::int64_t key_idx = keys.begin; key_idx < keys.end; ++key_idx) {
       const KeyLocation key = layout_.key(sequence_, kv_head_, key_idx);
       const double value = score(key);
@@ -58,7 +58,7 @@ class ReferenceHead {
 
     const double divisor = sum == 0 ? 1 : sum * static_cast<double>(layout_.o_scale());
     const std::int64_t o_offset = layout_.row_offset(problem_.o, sequence_, query_idx, head_);
-    const std::int64_t o_stride = problem_.o.strides[static_cast<std::size_t>(problem_.o.rank - 1)];
+    const std::int64_t o_stride = last_stride(problem_.o);
     for (std::int64_t i = 0; i < layout_.dim_vo(); ++i) {
       store_element(problem_.o.data, problem_.o.dtype, o_offset + i * o_stride,
                     static_cast<float>(o[static_cast<std::size_t>(i)] / divisor));
@@ -73,7 +73,7 @@ class ReferenceHead {
  private:
   // The scaled and capped score of the query in q_ with one key.
   [[nodiscard]] double score(const KeyLocation& key) const {
-    const std::int64_t k_stride = problem_.k.strides[static_cast<std::size_t>(problem_.k.rank - 1)];
+    const std::int64_t k_stride = last_stride(problem_.k);
     double dot = 0;
     for (std::int64_t i = 0; i < layout_.dim_qk(); ++i) {
       dot += q_[static_cast<std::size_t>(i)] *
