@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/blocked_kernels.hpp"
+
+namespace octavo::cpu {
+
+const BlockedKernels* avx512_bf16_kernels() { return nullptr; }
+
+}  // namespace octavo::cpu
