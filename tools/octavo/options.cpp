@@ -2,20 +2,23 @@
 #include "options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <system_error>
 
 namespace octavo::cli {
 namespace {
 
-// CLI11 calls this for every value; what it throws must be one of its own errors to be reported
-// with the verb's name.
+// How messages name an option that may have several names.
+std::string shown_name(const std::string& names) { return names.substr(0, names.find(',')); }
+
 template <typename Number, typename Parse>
 CLI::Option* add_number(CLI::App& verb, const std::string& names, Number& value,
                         Bounds<Number> bounds, const std::string& description, Parse parse) {
-  const std::string shown = names.substr(0, names.find(','));
+  const std::string shown = shown_name(names);
   CLI::Option* option = verb.add_option_function<std::string>(
       names,
       [&value, bounds, shown, parse](const std::string& text) {
@@ -67,29 +70,38 @@ CLI::Option* add_decimal(CLI::App& verb, const std::string& names, double& value
   return add_number(verb, names, value, bounds, description, &parse_decimal);
 }
 
-CLI::Option* add_word(CLI::App& verb, const std::string& names, std::string& value,
-                      std::span<const std::string_view> words, const std::string& description) {
-  const std::string shown = names.substr(0, names.find(','));
-  std::string known;
-  for (const std::string_view word : words) known += (known.empty() ? "" : "|") + std::string(word);
+CLI::Option* add_choice(CLI::App& verb, const std::string& names, std::vector<std::string> words,
+                        std::size_t default_position, std::function<void(std::size_t)> set,
+                        const std::string& description) {
+  const std::string known = fmt::format("{}", fmt::join(words, "|"));
+  const std::string default_word = words.at(default_position);
   CLI::Option* option = verb.add_option_function<std::string>(
       names,
-      [&value, words, shown, known](const std::string& text) {
-        for (const std::string_view word : words) {
-          if (text == word) {
-            value = text;
-            return;
-          }
+      [words = std::move(words), set = std::move(set), shown = shown_name(names),
+       known](const std::string& text) {
+        const auto found = std::find(words.begin(), words.end(), text);
+        if (found == words.end()) {
+          throw UsageError(
+              fmt::format("{}: \"{}\" was given; it must be one of {}. Give one of these.", shown,
+                          text, known));
         }
-        throw UsageError(
-            fmt::format("{}: \"{}\" was given; it must be one of {}. Give one of "
-                        "these.",
-                        shown, text, known));
+        set(static_cast<std::size_t>(found - words.begin()));
       },
       description);
   option->type_name(known);
-  option->default_str(value);
+  option->default_str(default_word);
   return option;
+}
+
+CLI::Option* add_word(CLI::App& verb, const std::string& names, std::string& value,
+                      std::span<const std::string_view> words, const std::string& description) {
+  std::vector<std::string> copies(words.begin(), words.end());
+  const auto found = std::find(copies.begin(), copies.end(), value);
+  const std::size_t position =
+      found == copies.end() ? 0 : static_cast<std::size_t>(found - copies.begin());
+  return add_choice(
+      verb, names, copies, position,
+      [&value, copies](std::size_t chosen) { value = copies[chosen]; }, description);
 }
 
 }  // namespace octavo::cli

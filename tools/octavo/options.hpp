@@ -3,13 +3,17 @@
 // Anything else is a usage error (exit 2) that names the option, what was given and the rule.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "octavo/dtype.hpp"
 #include "session.hpp"
 
 namespace CLI {
@@ -44,21 +48,28 @@ CLI::Option* add_integer(CLI::App& verb, const std::string& names, std::int64_t&
 CLI::Option* add_decimal(CLI::App& verb, const std::string& names, double& value,
                          Bounds<double> bounds, const std::string& description);
 
-// One of a list of words. `value` receives the word itself.
+// One of a list of words; `set` receives the position of the one given.
+CLI::Option* add_choice(CLI::App& verb, const std::string& names, std::vector<std::string> words,
+                        std::size_t default_position, std::function<void(std::size_t)> set,
+                        const std::string& description);
+
+// `value` receives the word itself and holds the default.
 CLI::Option* add_word(CLI::App& verb, const std::string& names, std::string& value,
                       std::span<const std::string_view> words, const std::string& description);
 
-// The element of `values` whose to_string() is `text`; a UsageError listing them otherwise.
-template <typename Enum>
-[[nodiscard]] Enum parse_enum(std::string_view option, std::string_view text,
-                              std::span<const Enum> values) {
-  std::string known;
-  for (const Enum value : values) {
-    if (text == to_string(value)) return value;
-    known += (known.empty() ? "" : ", ") + std::string(to_string(value));
+// One of a list of enumerators, by their to_string(). `value` holds the default.
+template <typename Enum, std::size_t kNumValues>
+CLI::Option* add_enum(CLI::App& verb, const std::string& names, Enum& value,
+                      const std::array<Enum, kNumValues>& values, const std::string& description) {
+  std::vector<std::string> words;
+  std::size_t default_position = 0;
+  for (std::size_t i = 0; i < kNumValues; ++i) {
+    words.emplace_back(to_string(values[i]));
+    if (values[i] == value) default_position = i;
   }
-  throw UsageError(std::string(option) + ": \"" + std::string(text) + "\" is not one of " + known +
-                   ". Give one of these.");
+  return add_choice(
+      verb, names, std::move(words), default_position,
+      [&value, values](std::size_t position) { value = values[position]; }, description);
 }
 
 }  // namespace octavo::cli

@@ -25,13 +25,11 @@ namespace octavo::cli {
 namespace {
 
 constexpr std::array kFormats{DType::kE4M3, DType::kE5M2, DType::kUE8M0, DType::kBF16, DType::kF16};
-constexpr std::array<std::string_view, kFormats.size()> kFormatWords{"e4m3", "e5m2", "ue8m0",
-                                                                     "bf16", "f16"};
 constexpr int kBitsPerByte = 8;
 constexpr int kDigitsPerByte = 2;  // hexadecimal
 
 struct CastOptions {
-  std::string format;
+  DType format = DType::kE4M3;
   bool decode = false;
   std::vector<std::string> values;
 };
@@ -91,24 +89,23 @@ Json number_json(float value) {
 }
 
 void cast(const CastOptions& options, Session& session) {
-  const DType format = parse_enum<DType>("cast", options.format, std::span<const DType>(kFormats));
   std::vector<CastRow> rows;
   for (const std::string& text : options.values) {
     CastRow row;
     row.input = text;
     if (options.decode) {
-      row.code = parse_code(text, format);
-      row.decoded = decode(format, row.code);
+      row.code = parse_code(text, options.format);
+      row.decoded = decode(options.format, row.code);
       row.value = row.decoded;
     } else {
       row.value = parse_value(text);
-      row.code = encode(format, row.value);
-      row.decoded = decode(format, row.code);
+      row.code = encode(options.format, row.value);
+      row.decoded = decode(options.format, row.code);
     }
     rows.push_back(std::move(row));
   }
 
-  const int code_bytes = size_bytes(format);
+  const int code_bytes = size_bytes(options.format);
   Table table({{"input", Align::kRight}, {"fp32 bits"}, {"code"}, {"value", Align::kRight}});
   Json values = Json::array();
   for (const CastRow& row : rows) {
@@ -120,7 +117,7 @@ void cast(const CastOptions& options, Session& session) {
                       {"value", number_json(row.decoded)}});
   }
   session.text(table.to_text());
-  session.document({{"format", options.format},
+  session.document({{"format", to_string(options.format)},
                     {"direction", options.decode ? "decode" : "encode"},
                     {"values", std::move(values)}});
 }
@@ -130,7 +127,7 @@ void cast(const CastOptions& options, Session& session) {
 void add_cast(CLI::App& app, Session& session) {
   auto options = std::make_shared<CastOptions>();
   CLI::App* verb = app.add_subcommand("cast", "Values to the codes of a format, and back");
-  add_word(*verb, "format", options->format, kFormatWords, "The format")->required();
+  add_enum(*verb, "format", options->format, kFormats, "The format")->required();
   verb->add_option("values", options->values,
                    "Values (decimal, hexadecimal float, inf, nan), or codes with --decode")
       ->required();
