@@ -217,11 +217,12 @@ Checkpoint Checkpoint::open(const std::filesystem::path& path) {
                     "read from these. Give the path of such a file or folder.",
                     path.string()));
   }
-  Checkpoint checkpoint =
-      !is_folder && extension == ".gguf"
-          ? from_gguf(GgufFile::open(path))
-          : from_safetensors(is_folder ? open_folder(path) : SafetensorsSet::open_file(path),
-                             read_config(folder));
+  const auto open_any = [&] {
+    if (!is_folder && extension == ".gguf") return from_gguf(GgufFile::open(path));
+    SafetensorsSet set = is_folder ? open_folder(path) : SafetensorsSet::open_file(path);
+    return from_safetensors(std::move(set), read_config(folder));
+  };
+  Checkpoint checkpoint = open_any();
   checkpoint.folder_ = folder;
   return checkpoint;
 }
