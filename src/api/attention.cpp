@@ -9,12 +9,14 @@ namespace octavo {
 
 AttentionReport attention(const AttentionProblem& problem, const Execution& execution) {
   (void)validate(problem).value();
+  (void)validate(execution).value();
   const Backend* backend = select_backend("attention", problem, execution).value();
   return backend->attention(problem, execution).value();
 }
 
 std::size_t workspace_bytes(const AttentionProblem& problem, const Execution& execution) {
   (void)validate(problem).value();
+  (void)validate(execution).value();
   return select_backend("attention", problem, execution)
       .value()
       ->workspace_bytes(problem, execution);
@@ -22,6 +24,7 @@ std::size_t workspace_bytes(const AttentionProblem& problem, const Execution& ex
 
 std::vector<SupportReport> supports(const AttentionProblem& problem, const Execution& execution) {
   (void)validate(problem).value();
+  (void)validate(execution).value();
   return support_reports("attention", problem, execution).value();
 }
 

@@ -9,17 +9,20 @@ namespace octavo {
 
 GemmReport gemm(const GemmProblem& problem, const Execution& execution) {
   (void)validate(problem).value();
+  (void)validate(execution).value();
   const Backend* backend = select_backend("gemm", problem, execution).value();
   return backend->gemm(problem, execution).value();
 }
 
 std::size_t workspace_bytes(const GemmProblem& problem, const Execution& execution) {
   (void)validate(problem).value();
+  (void)validate(execution).value();
   return select_backend("gemm", problem, execution).value()->workspace_bytes(problem, execution);
 }
 
 std::vector<SupportReport> supports(const GemmProblem& problem, const Execution& execution) {
   (void)validate(problem).value();
+  (void)validate(execution).value();
   return support_reports("gemm", problem, execution).value();
 }
 

@@ -4,12 +4,14 @@
 #pragma once
 
 #include "octavo/attention.hpp"
+#include "octavo/backend.hpp"
 #include "octavo/error.hpp"
 #include "octavo/gemm.hpp"
 #include "octavo/quantize.hpp"
 
 namespace octavo {
 
+Status validate(const Execution& execution);
 Status validate(const GemmProblem& problem);
 Status validate(const AttentionProblem& problem);
 Status validate(const QuantizeProblem& problem);

@@ -60,6 +60,13 @@ SupportReport report_for(const std::array<NamedOperand, kNumOperands>& operands,
   return report;
 }
 
+// False for an empty D, and where nothing is added to D.
+bool writes_output(const GemmProblem& problem) {
+  if (problem.d.num_elements() == 0) return false;
+  const bool no_products = problem.a.shape[static_cast<std::size_t>(problem.a.rank - 1)] == 0;
+  return !no_products || problem.output_mode == OutputMode::kOverwrite || problem.bias.present();
+}
+
 class CpuBackend final : public Backend {
  public:
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
@@ -118,8 +125,10 @@ class CpuBackend final : public Backend {
                                         const Execution& execution) const override {
     const Result<int> threads = num_threads(execution);
     if (!threads.ok()) return threads.error();
-    const Status status = run(problem, execution, threads.value());
-    if (!status.ok()) return status.error();
+    if (writes_output(problem)) {
+      const Status status = run(problem, execution, threads.value());
+      if (!status.ok()) return status.error();
+    }
     return GemmReport{"cpu", kernel(problem, execution), problem.num_splits};
   }
 
