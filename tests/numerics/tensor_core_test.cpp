@@ -4,10 +4,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <limits>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -90,6 +97,171 @@ TEST(TensorCore, golden_rows_contradict_other_widths_and_groups) {
   EXPECT_GT(mismatches({.result_fraction_bits = 23}), 0);
   EXPECT_GT(mismatches({.group = 8}), 0);
   EXPECT_GT(mismatches(kAda), 0);
+}
+
+// What random codes look like.
+enum class Codes : unsigned char { kAny, kFinite, kNarrow, kMostlyZero, kRareSpecial, kSubnormal };
+
+bool is_special(int code, DType format) {
+  return format == DType::kE4M3 ? (code & 0x7F) == 0x7F : (code & 0x7F) >= 0x7C;
+}
+
+std::uint8_t random_code(Codes codes, DType format, std::mt19937_64& random) {
+  const auto any = static_cast<std::uint8_t>(random());
+  const auto finite = [&] {
+    std::uint8_t code = any;
+    while (is_special(code, format)) code = static_cast<std::uint8_t>(random());
+    return code;
+  };
+  switch (codes) {
+    case Codes::kAny: return any;
+    case Codes::kFinite: return finite();
+    case Codes::kNarrow: return static_cast<std::uint8_t>((any & 0x8F) | 0x30);
+    case Codes::kMostlyZero: return random() % 8 != 0 ? any & 0x80 : finite();
+    case Codes::kRareSpecial: return random() % 500 == 0 ? any : finite();
+    case Codes::kSubnormal: return any & (format == DType::kE4M3 ? 0x87 : 0x83);
+  }
+  return 0;
+}
+
+float random_accumulator(std::mt19937_64& random) {
+  switch (random() % 6) {
+    case 0: return std::bit_cast<float>(static_cast<std::uint32_t>(random()));  // NaN, Inf, tiny
+    case 1: return random() % 2 == 0 ? 0.0F : -0.0F;
+    case 2:
+      return std::bit_cast<float>(static_cast<std::uint32_t>(random()) & 0x807FFFFFU);  // subnormal
+    default: {
+      const auto bits = static_cast<std::uint32_t>(random());
+      const std::uint32_t field = 60 + bits % 110;
+      return std::bit_cast<float>((bits & 0x807FFFFFU) | (field << 23));
+    }
+  }
+}
+
+struct Tile {
+  int rows;
+  int cols;
+  int k;
+  bool a_contiguous;
+  bool b_contiguous;
+};
+
+// Dot products compared, all of which must be equal.
+std::int64_t compare_tile(const TensorCoreModel& model, const Tile& tile, Codes codes,
+                          DType a_format, DType b_format, ChainStart start,
+                          std::mt19937_64& random) {
+  const auto fill = [&](std::vector<std::uint8_t>& data, DType format) {
+    for (std::uint8_t& code : data) code = random_code(codes, format, random);
+  };
+  std::vector<std::uint8_t> a_codes(static_cast<std::size_t>(tile.rows * tile.k));
+  std::vector<std::uint8_t> b_codes(static_cast<std::size_t>(tile.cols * tile.k));
+  fill(a_codes, a_format);
+  fill(b_codes, b_format);
+  const CodeMatrix a{a_codes.data(), a_format, tile.a_contiguous ? tile.k : 1,
+                     tile.a_contiguous ? 1 : tile.rows};
+  const CodeMatrix b{b_codes.data(), b_format, tile.b_contiguous ? tile.k : 1,
+                     tile.b_contiguous ? 1 : tile.cols};
+  const int stride = tile.cols + 3;
+  std::vector<float> out(static_cast<std::size_t>(tile.rows * stride));
+  for (float& value : out) value = random_accumulator(random);
+  const std::vector<float> before = out;
+  tensor_core_products(model, a, tile.rows, b, tile.cols, tile.k, start, {out.data(), stride});
+  std::int64_t failures = 0;
+  for (int row = 0; row < tile.rows; ++row) {
+    for (int col = 0; col < stride; ++col) {
+      const auto at = static_cast<std::size_t>(row * stride + col);
+      const float expected =
+          col >= tile.cols
+              ? before[at]
+              : tensor_core_dot(model, a, row, b, col, tile.k,
+                                start == ChainStart::kFromOutput ? &before[at] : nullptr);
+      if (std::bit_cast<std::uint32_t>(expected) == std::bit_cast<std::uint32_t>(out[at])) continue;
+      if (++failures == 1) {
+        ADD_FAILURE() << "first difference at row " << row << ", col " << col << " of " << tile.rows
+                      << "x" << tile.cols << "x" << tile.k << ": " << out[at]
+                      << ", one dot product gives " << expected << ", accumulator " << before[at];
+      }
+    }
+  }
+  return static_cast<std::int64_t>(tile.rows) * tile.cols;
+}
+
+TEST(TensorCore, tiles_equal_single_dot_products) {
+  std::mt19937_64 random(20261129);
+  const char* level = std::getenv("OCTAVO_TEST_LEVEL");
+  const bool full = level != nullptr && std::string(level) == "full";
+  const int repeats = full ? 40 : 1;
+  std::int64_t dots = 0;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    for (const Codes codes : {Codes::kAny, Codes::kFinite, Codes::kNarrow, Codes::kMostlyZero,
+                              Codes::kRareSpecial, Codes::kSubnormal}) {
+      for (const DType a_format : {DType::kE4M3, DType::kE5M2}) {
+        for (const DType b_format : {DType::kE4M3, DType::kE5M2}) {
+          for (const ChainStart start : {ChainStart::kAbsent, ChainStart::kFromOutput}) {
+            for (const int k : {1, 31, 32, 33, 128, 300}) {
+              const Tile tile{static_cast<int>(1 + random() % 7),
+                              static_cast<int>(1 + random() % 140), k, random() % 2 == 0,
+                              random() % 2 == 0};
+              dots += compare_tile(repeat % 4 == 3 ? kAda : kHopper, tile, codes, a_format,
+                                   b_format, start, random);
+              if (HasFailure()) return;
+            }
+          }
+        }
+      }
+    }
+  }
+  RecordProperty("dot_products", std::to_string(dots));
+  EXPECT_GT(dots, 10000);
+}
+
+TEST(TensorCore, tiles_follow_every_model_parameter) {
+  std::mt19937_64 random(7);
+  for (const TensorCoreModel model :
+       {kAda, TensorCoreModel{12, 13, 32}, TensorCoreModel{16, 13, 32}, TensorCoreModel{13, 10, 8},
+        TensorCoreModel{25, 23, 32}, TensorCoreModel{13, 23, 4}}) {
+    for (const ChainStart start : {ChainStart::kAbsent, ChainStart::kFromOutput}) {
+      (void)compare_tile(model, {5, 70, 200, true, true}, Codes::kFinite, DType::kE4M3,
+                         DType::kE5M2, start, random);
+    }
+  }
+}
+
+TEST(TensorCore, no_products_leave_the_accumulator) {
+  std::array<float, 2> out{3.5F, -0.0F};
+  tensor_core_products(kHopper, {}, 1, {}, 2, 0, ChainStart::kFromOutput, {out.data(), 2});
+  EXPECT_EQ(out[0], 3.5F);
+  EXPECT_TRUE(std::signbit(out[1]));
+  tensor_core_products(kHopper, {}, 1, {}, 2, 0, ChainStart::kAbsent, {out.data(), 2});
+  EXPECT_EQ(out[0], 0.0F);
+  EXPECT_FALSE(std::signbit(out[1]));
+}
+
+TEST(TensorCore, every_special_case_by_hand) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  constexpr std::uint8_t kInf = 0x7C;
+  constexpr std::uint8_t kMinusInf = 0xFC;
+  constexpr std::uint8_t kOne = 0x3C;
+  constexpr std::uint8_t kMinusZero = 0x80;
+  const auto dot = [](std::vector<std::uint8_t> a, std::vector<std::uint8_t> b, float c) {
+    return tensor_core_dot(kHopper, {a.data(), DType::kE5M2, 0, 1}, 0,
+                           {b.data(), DType::kE5M2, 0, 1}, 0, static_cast<std::int64_t>(a.size()),
+                           &c);
+  };
+  const auto is_gpu_nan = [](float value) {
+    return std::bit_cast<std::uint32_t>(value) == 0x7FFFFFFFU;
+  };
+  EXPECT_EQ(dot({kInf}, {kOne}, 0), infinity);
+  EXPECT_EQ(dot({kMinusInf}, {kOne}, 0), -infinity);
+  EXPECT_EQ(dot({kOne}, {kOne}, -infinity), -infinity);
+  EXPECT_TRUE(is_gpu_nan(dot({kInf}, {0}, 0)));
+  EXPECT_TRUE(is_gpu_nan(dot({kInf, kMinusInf}, {kOne, kOne}, 0)));
+  EXPECT_TRUE(is_gpu_nan(dot({kInf}, {kOne}, -infinity)));
+  EXPECT_TRUE(is_gpu_nan(dot({0xFF}, {kOne}, 0)));
+  EXPECT_TRUE(is_gpu_nan(dot({kOne}, {kOne}, -std::numeric_limits<float>::quiet_NaN())));
+  const float zero = dot({kMinusZero}, {kOne}, -0.0F);
+  EXPECT_EQ(zero, 0.0F);
+  EXPECT_FALSE(std::signbit(zero));
 }
 
 }  // namespace
