@@ -5,16 +5,15 @@
 // of keys with a running softmax. How a sequence is cut depends on that sequence alone, so its bits
 // depend neither on the threads nor on the rest of the batch. Inner loops: attention_kernels.cpp.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <new>
 #include <numbers>
 #include <vector>
 
-#include "base/thread_pool.hpp"
 #include "cpu/attention_kernels.hpp"
 #include "cpu/attention_layout.hpp"
+#include "cpu/attention_tasks.hpp"
 #include "cpu/attention_tile_keys.hpp"
 #include "cpu/cpu_attention.hpp"
 
@@ -30,7 +29,9 @@ constexpr std::int64_t kTileRows = 64;
 constexpr std::int64_t kProductRows = 6;
 // PERF: waking a second core costs a few microseconds, about what one core needs for this many
 // multiply-adds.
-constexpr std::int64_t kMinThreadedProducts = std::int64_t{1} << 16;
+constexpr double kMinThreadedProducts = 0x1p16;
+// More than any machine holds; broadcast tensors can ask for it.
+constexpr double kMaxPartialElems = 0x1p46;
 
 // FP32 scratch of one thread, kept between calls.
 class Scratch {
@@ -80,30 +81,17 @@ class BlockedAttention {
     }
     partials_ = partials.data();
     if (num_products_ < kMinThreadedProducts) num_threads = 1;
-    for_each(num_tasks_, num_threads, [this](std::int64_t task_idx) { run_task(task_idx); });
+    for_each_task(num_tasks_, num_threads, [this](std::int64_t task_idx) { run_task(task_idx); });
     if (num_partial_elems_ == 0) return;
     const std::int64_t num_heads = layout_.num_kv_heads();
-    for_each(static_cast<std::int64_t>(plans_.size()) * num_heads, num_threads,
-             [&](std::int64_t task_idx) {
-               merge(plans_[static_cast<std::size_t>(task_idx / num_heads)], task_idx % num_heads);
-             });
+    for_each_task(static_cast<std::int64_t>(plans_.size()) * num_heads, num_threads,
+                  [&](std::int64_t task_idx) {
+                    merge(plans_[static_cast<std::size_t>(task_idx / num_heads)],
+                          task_idx % num_heads);
+                  });
   }
 
  private:
-  // A task must not throw, so its only exception is carried over.
-  template <typename F>
-  static void for_each(std::int64_t num_tasks, int num_threads, const F& f) {
-    std::atomic<bool> out_of_memory{false};
-    parallel_for(num_tasks, num_threads, [&](std::int64_t task_idx) {
-      try {
-        f(task_idx);
-      } catch (const std::bad_alloc&) {
-        out_of_memory.store(true, std::memory_order_relaxed);
-      }
-    });
-    if (out_of_memory.load()) throw std::bad_alloc();
-  }
-
   void plan() {
     plans_.reserve(static_cast<std::size_t>(layout_.num_sequences()));
     for (std::int64_t i = 0; i < layout_.num_sequences(); ++i) {
@@ -125,16 +113,22 @@ class BlockedAttention {
         }
         if (plan.tasks_per_head > 1) {
           plan.partial_offset = num_partial_elems_;
-          num_partial_elems_ +=
-              layout_.num_kv_heads() * plan.tasks_per_head * num_rows * partial_stride_;
+          const double wanted = static_cast<double>(layout_.num_kv_heads()) *
+                                static_cast<double>(plan.tasks_per_head * num_rows) *
+                                static_cast<double>(partial_stride_);
+          if (static_cast<double>(num_partial_elems_) + wanted > kMaxPartialElems) {
+            throw std::bad_alloc();
+          }
+          num_partial_elems_ += static_cast<std::int64_t>(wanted);
         }
       } else {
         plan.tasks_per_head = (num_rows + kTileRows - 1) / kTileRows;
       }
       num_tasks_ += plan.tasks_per_head * layout_.num_kv_heads();
-      num_products_ += num_queries * layout_.num_q_heads() *
-                       std::max<std::int64_t>(0, plan.keys.end - plan.keys.begin) *
-                       (layout_.dim_qk() + layout_.dim_vo());
+      num_products_ +=
+          static_cast<double>(num_queries * layout_.num_q_heads()) *
+          static_cast<double>(std::max<std::int64_t>(0, plan.keys.end - plan.keys.begin)) *
+          static_cast<double>(layout_.dim_qk() + layout_.dim_vo());
       plans_.push_back(plan);
     }
   }
@@ -409,7 +403,7 @@ class BlockedAttention {
   float cap_ = 0;
   std::vector<SequencePlan> plans_;
   std::int64_t num_tasks_ = 0;
-  std::int64_t num_products_ = 0;
+  double num_products_ = 0;  // may pass 2^63 with broadcast keys
   std::int64_t num_partial_elems_ = 0;
   float* partials_ = nullptr;
 };
