@@ -18,7 +18,6 @@
 namespace octavo::llm {
 namespace {
 
-constexpr std::int64_t kMinBytes = std::int64_t{1} << 20U;
 constexpr int kPasses = 8;
 
 // Enough independent sums that additions never wait for one another.
@@ -37,11 +36,11 @@ std::uint64_t sum(const std::uint64_t* values, std::size_t count) {
 }  // namespace
 
 double measure_read_bandwidth(std::int64_t size_bytes, int num_threads) {
-  if (size_bytes < kMinBytes) {
+  if (size_bytes < kMinBandwidthBytes) {
     throw Error(ErrorCode::kInvalidArgument,
                 fmt::format("read_bandwidth: {} bytes were given; at least {} are needed for a "
                             "measurement. Give the size of the weights.",
-                            size_bytes, kMinBytes));
+                            size_bytes, kMinBandwidthBytes));
   }
   using Clock = std::chrono::steady_clock;
   const std::size_t threads =
