@@ -66,11 +66,14 @@ inline void finish_stores() { asm volatile("" ::: "memory"); }
 OCTAVO_TARGET_AMX void transpose_step(std::byte* step) {
   __m512i r[kTileRows];
   __m512i t[kTileRows];
+  OCTAVO_UNROLL
   for (int i = 0; i < kTileRows; ++i) r[i] = _mm512_load_si512(step + i * kPanelVectorBytes);
+  OCTAVO_UNROLL
   for (int i = 0; i < kTileRows; i += 2) {
     t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
     t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
   }
+  OCTAVO_UNROLL
   for (int i = 0; i < kTileRows; i += 4) {
     r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
     r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
@@ -78,6 +81,7 @@ OCTAVO_TARGET_AMX void transpose_step(std::byte* step) {
     r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
   }
   // Now r[4 q + c] holds, in its 128-bit lane l, column 4 l + c of rows 4 q to 4 q + 3.
+  OCTAVO_UNROLL
   for (int c = 0; c < 4; ++c) {
     const __m512i low01 = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x44);
     const __m512i high01 = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xEE);
@@ -88,6 +92,7 @@ OCTAVO_TARGET_AMX void transpose_step(std::byte* step) {
     t[8 + c] = _mm512_shuffle_i32x4(high01, high23, 0x88);
     t[12 + c] = _mm512_shuffle_i32x4(high01, high23, 0xDD);
   }
+  OCTAVO_UNROLL
   for (int i = 0; i < kTileRows; ++i) _mm512_store_si512(step + i * kPanelVectorBytes, t[i]);
 }
 

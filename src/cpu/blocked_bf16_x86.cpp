@@ -36,9 +36,12 @@ OCTAVO_TARGET_AVX512_BF16 inline void multiply_steps(const std::byte* a, const s
                                                      __m512 (&sums)[kRows][kGroupB]) {
   for (std::int64_t step = 0; step < num_steps; ++step) {
     __m512bh a_values[kRows];
+    OCTAVO_UNROLL
     for (int i = 0; i < kRows; ++i) a_values[i] = load(a + i * kPanelVectorBytes);
+    OCTAVO_UNROLL
     for (int j = 0; j < kGroupB; ++j) {
       const __m512bh b_values = load(b + j * kPanelVectorBytes);
+      OCTAVO_UNROLL
       for (int i = 0; i < kRows; ++i) {
         sums[i][j] = _mm512_dpbf16_ps(sums[i][j], a_values[i], b_values);
       }
@@ -50,7 +53,9 @@ OCTAVO_TARGET_AVX512_BF16 inline void multiply_steps(const std::byte* a, const s
 
 template <int kRows>
 OCTAVO_TARGET_AVX512_BF16 inline void clear(__m512 (&sums)[kRows][kGroupB]) {
+  OCTAVO_UNROLL
   for (int i = 0; i < kRows; ++i) {
+    OCTAVO_UNROLL
     for (int j = 0; j < kGroupB; ++j) sums[i][j] = _mm512_setzero_ps();
   }
 }
@@ -76,7 +81,9 @@ OCTAVO_TARGET_AVX512_BF16 void multiply_groups(const ProductArgs& args, const st
       const std::int64_t block = step / kStepsPerBlock;
       const float* a_scale = args.a_scale + block * args.a_scale_stride + row_a;
       const float* b_scale = args.b_scale + block * args.b_scale_stride + row_b;
+      OCTAVO_UNROLL
       for (int i = 0; i < kRows; ++i) {
+        OCTAVO_UNROLL
         for (int j = 0; j < kGroupB; ++j) {
           sums[i][j] =
               _mm512_fmadd_ps(_mm512_set1_ps(a_scale[i] * b_scale[j]), partial[i][j], sums[i][j]);
@@ -84,8 +91,10 @@ OCTAVO_TARGET_AVX512_BF16 void multiply_groups(const ProductArgs& args, const st
       }
     }
   }
+  OCTAVO_UNROLL
   for (int i = 0; i < kRows; ++i) {
     float* totals = args.totals + (row_a + i) * args.totals_stride + row_b;
+    OCTAVO_UNROLL
     for (int j = 0; j < kGroupB; ++j) totals[j] += _mm512_reduce_add_ps(sums[i][j]);
   }
 }

@@ -60,6 +60,7 @@ void pack_rows(const PackArgs& args) {
     }
     const auto* in = reinterpret_cast<const Code*>(args.rows + row * args.row_stride_bytes);
     for (std::int64_t step = 0; step < whole; ++step) {
+      OCTAVO_UNROLL
       for (std::int64_t lane = 0; lane < kFloatsPerVector; lane += kLanes) {
         hn::Store(Array::load(in + lane), d, out + lane);
       }
@@ -69,6 +70,7 @@ void pack_rows(const PackArgs& args) {
     if (whole == num_steps) continue;
     HWY_ALIGN Code rest[kFloatsPerVector] = {};
     std::copy_n(in, args.k - whole * kFloatsPerVector, rest);
+    OCTAVO_UNROLL
     for (std::int64_t lane = 0; lane < kFloatsPerVector; lane += kLanes) {
       hn::Store(Array::load(rest + lane), d, out + lane);
     }
@@ -90,7 +92,9 @@ using Sums = FloatVec[kRows][kGroupB];
 
 template <int kRows>
 HWY_INLINE void clear(Sums<kRows>& sums) {
+  OCTAVO_UNROLL
   for (int i = 0; i < kRows; ++i) {
+    OCTAVO_UNROLL
     for (int j = 0; j < kGroupB; ++j) sums[i][j] = hn::Zero(FloatTag());
   }
 }
@@ -100,11 +104,15 @@ HWY_INLINE void multiply_steps(const float* HWY_RESTRICT a, const float* HWY_RES
                                std::int64_t group_a, std::int64_t num_steps, Sums<kRows>& sums) {
   const FloatTag d;
   for (std::int64_t step = 0; step < num_steps; ++step) {
+    OCTAVO_UNROLL
     for (std::int64_t lane = 0; lane < kFloatsPerVector; lane += kLanes) {
       FloatVec a_values[kRows];
+      OCTAVO_UNROLL
       for (int i = 0; i < kRows; ++i) a_values[i] = hn::Load(d, a + i * kFloatsPerVector + lane);
+      OCTAVO_UNROLL
       for (int j = 0; j < kGroupB; ++j) {
         const FloatVec b_values = hn::Load(d, b + j * kFloatsPerVector + lane);
+        OCTAVO_UNROLL
         for (int i = 0; i < kRows; ++i) {
           sums[i][j] = hn::MulAdd(a_values[i], b_values, sums[i][j]);
         }
@@ -136,7 +144,9 @@ void multiply_groups(const ProductArgs& args, const float* a, const float* b, st
       const std::int64_t block = step / kStepsPerBlock;
       const float* a_scale = args.a_scale + block * args.a_scale_stride + row_a;
       const float* b_scale = args.b_scale + block * args.b_scale_stride + row_b;
+      OCTAVO_UNROLL
       for (int i = 0; i < kRows; ++i) {
+        OCTAVO_UNROLL
         for (int j = 0; j < kGroupB; ++j) {
           const float scale = a_scale[i] * b_scale[j];
           sums[i][j] = hn::MulAdd(hn::Set(d, scale), partial[i][j], sums[i][j]);
@@ -144,8 +154,10 @@ void multiply_groups(const ProductArgs& args, const float* a, const float* b, st
       }
     }
   }
+  OCTAVO_UNROLL
   for (int i = 0; i < kRows; ++i) {
     float* totals = args.totals + (row_a + i) * args.totals_stride + row_b;
+    OCTAVO_UNROLL
     for (int j = 0; j < kGroupB; ++j) totals[j] += hn::GetLane(hn::SumOfLanes(d, sums[i][j]));
   }
 }
