@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <numbers>
 #include <stdexcept>
+#include <string>
 
 namespace octavo::testing {
 namespace {
@@ -187,6 +189,7 @@ AttentionCase::AttentionCase(const AttentionSetup& setup) : setup_(setup) {
       return normal_at(3 * setup_.seed + which, b, row, head, dim);
     };
   };
+  if (setup.seed == 0) return;
   fill_q(normal(0));
   fill_k(normal(1));
   fill_v(normal(2));
@@ -324,6 +327,73 @@ AttentionResult AttentionCase::run(Numerics numerics, int num_threads) {
     }
   }
   return result;
+}
+
+AttentionResult AttentionCase::by_definition() {
+  const double softmax_scale = problem_.softmax_scale != 0
+                                   ? problem_.softmax_scale
+                                   : 1 / std::sqrt(static_cast<double>(setup_.dim_qk));
+  const double o_scale =
+      problem_.o_scale.absent() ? 1.0 : *static_cast<const float*>(problem_.o_scale.data);
+  const std::int64_t group = setup_.num_q_heads / setup_.num_kv_heads;
+  AttentionResult result;
+  for (std::int64_t b = 0; b < static_cast<std::int64_t>(setup_.q_lengths.size()); ++b) {
+    const std::int64_t sq = setup_.q_lengths[static_cast<std::size_t>(b)];
+    const std::int64_t sk = setup_.k_lengths[static_cast<std::size_t>(b)];
+    for (std::int64_t i = 0; i < sq; ++i) {
+      for (std::int64_t h = 0; h < setup_.num_q_heads; ++h) {
+        std::vector<double> weights;
+        std::vector<std::int64_t> seen;
+        const std::int64_t own = i + sk - sq;
+        for (std::int64_t j = 0; j < sk; ++j) {
+          if (problem_.mask == AttentionMask::kCausal && j > own) continue;
+          if (problem_.window_left >= 0 && own - j > problem_.window_left) continue;
+          if (problem_.window_right >= 0 && j - own > problem_.window_right) continue;
+          double score = 0;
+          for (std::int64_t d = 0; d < setup_.dim_qk; ++d) {
+            score += static_cast<double>(load(q_, setup_.q_dtype, q_row(b, i, h) + d)) *
+                     load(k_, setup_.k_dtype, k_row(b, j, h / group) + d);
+          }
+          score *= softmax_scale * scale(q_scales_, setup_.q_scale, setup_.num_q_heads, b, i, h) *
+                   scale(k_scales_, setup_.k_scale, setup_.num_kv_heads, b, j, h / group);
+          if (problem_.softcap > 0) score = problem_.softcap * std::tanh(score / problem_.softcap);
+          weights.push_back(score);
+          seen.push_back(j);
+        }
+        std::vector<double> o(static_cast<std::size_t>(setup_.dim_vo), 0.0);
+        if (seen.empty()) {
+          result.o.insert(result.o.end(), o.begin(), o.end());
+          result.lse.push_back(-std::numeric_limits<float>::infinity());
+          continue;
+        }
+        const double largest = *std::max_element(weights.begin(), weights.end());
+        double sum = 0;
+        for (double& weight : weights) sum += weight = std::exp(weight - largest);
+        for (std::size_t n = 0; n < seen.size(); ++n) {
+          const double v_scale =
+              scale(v_scales_, setup_.v_scale, setup_.num_kv_heads, b, seen[n], h / group);
+          for (std::int64_t d = 0; d < setup_.dim_vo; ++d) {
+            o[static_cast<std::size_t>(d)] +=
+                weights[n] / sum * v_scale *
+                load(v_, setup_.v_dtype, v_row(b, seen[n], h / group) + d);
+          }
+        }
+        for (const double value : o) result.o.push_back(static_cast<float>(value / o_scale));
+        result.lse.push_back(static_cast<float>(largest + std::log(sum)));
+      }
+    }
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, Attention,
+                         ::testing::Values(Numerics::kReference, Numerics::kEmulated,
+                                           Numerics::kBlocked),
+                         [](const auto& tested) { return std::string(to_string(tested.param)); });
+
+bool full_level() {
+  const char* level = std::getenv("OCTAVO_TEST_LEVEL");
+  return level != nullptr && std::string(level) == "full";
 }
 
 double relative_error(const std::vector<float>& result, const std::vector<float>& reference) {

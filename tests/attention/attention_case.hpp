@@ -3,6 +3,8 @@
 // layout, filled element by element, with everything that nobody may read poisoned.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -35,6 +37,8 @@ struct AttentionSetup {
   // What fills unused slots, and unused entries of the page table.
   std::uint8_t poison_byte = 0x7F;
   std::int32_t poison_page = -1;
+  // Q, K and V start as standard normal values drawn from this; 0 leaves them poisoned, for tests
+  // that fill all of them.
   std::uint32_t seed = 1;
 };
 
@@ -51,7 +55,7 @@ struct AttentionResult {
 
 class AttentionCase {
  public:
-  // Q, K and V are standard normal, drawn from the seed; scales are 1.
+  // Scales are 1.
   explicit AttentionCase(const AttentionSetup& setup);
   AttentionCase(const AttentionCase&) = delete;
   AttentionCase& operator=(const AttentionCase&) = delete;
@@ -69,6 +73,9 @@ class AttentionCase {
 
   // Every byte of O and of the LSE is poisoned before each run.
   AttentionResult run(Numerics numerics, int num_threads = 0);
+
+  // The same from the definition, in FP64 on the decoded elements, sharing no code with src/.
+  AttentionResult by_definition();
 
   std::vector<std::uint8_t>& k_bytes() { return k_; }
   std::vector<std::uint8_t>& v_bytes() { return v_; }
@@ -95,6 +102,22 @@ class AttentionCase {
   std::vector<std::int32_t> q_offsets_, k_offsets_, kv_lengths_, page_table_;
   std::vector<float> q_scales_, k_scales_, v_scales_;
 };
+
+// Suite of the tests that every numerics must pass; instantiated in attention_case.cpp.
+class Attention : public ::testing::TestWithParam<Numerics> {
+ protected:
+  // Types that these numerics serve: emulated ones are FP8 throughout.
+  [[nodiscard]] static DType q_dtype() {
+    return GetParam() == Numerics::kEmulated ? DType::kE4M3 : DType::kBF16;
+  }
+  // Relative error that rounding P allows; the others keep P exact.
+  [[nodiscard]] static double tolerance() {
+    return GetParam() == Numerics::kEmulated ? 0.03 : 1e-5;
+  }
+};
+
+// OCTAVO_TEST_LEVEL=full.
+bool full_level();
 
 // |result - reference| / |reference| over all elements; infinite if one side only is finite
 // somewhere.
