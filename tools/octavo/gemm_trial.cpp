@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gemm_trial.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "octavo/gemm.hpp"
+#include "octavo/quantize.hpp"
+
+namespace octavo::cli {
+namespace {
+
+std::int64_t num_batches(const GemmRequest& request) {
+  return std::max<std::int64_t>(request.batch, 1);
+}
+
+// The step between checked rows.
+std::int64_t row_step(const GemmRequest& request, CheckScope scope) {
+  if (scope == CheckScope::kAll) return 1;
+  // FP64 loops do some 10^8 to 10^9 multiplications a second on a few cores.
+  constexpr double kMaxProducts = 1 << 29;
+  const double row = static_cast<double>(num_batches(request)) * static_cast<double>(request.n) *
+                     static_cast<double>(std::max<std::int64_t>(request.k, 1));
+  const double rows = std::max(1.0, std::floor(kMaxProducts / std::max(row, 1.0)));
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(std::ceil(static_cast<double>(request.m) / rows)));
+}
+
+// A view of every step-th row of a [rows, cols] or [batch, rows, cols] tensor.
+template <typename Pointer>
+BasicTensorView<Pointer> rows_of(BasicTensorView<Pointer> view, std::int64_t step) {
+  return every(view, view.rank - 2, step);
+}
+
+TensorView scale_rows_of(const TensorView& scale, ScaleGranularity granularity, std::int64_t step,
+                         bool batched) {
+  const bool per_row =
+      granularity == ScaleGranularity::kRow || granularity == ScaleGranularity::kBlock1x128;
+  return per_row && scale.present() ? every(scale, batched ? 1 : 0, step) : scale;
+}
+
+HostTensor f32_like(const TensorView& view) {
+  return {DType::kF32,
+          {view.shape.begin(), view.shape.begin() + static_cast<std::ptrdiff_t>(view.rank)}};
+}
+
+Execution reference_execution(const ExecutionRequest& how) {
+  Execution execution;
+  execution.backend = "cpu";
+  execution.numerics = Numerics::kReference;
+  execution.num_threads = static_cast<int>(how.num_threads);
+  return execution;
+}
+
+// The FP64 result of `problem` for every step-th row, rounded once to F32.
+HostTensor reference_rows(GemmProblem problem, const HostTensor& added, std::int64_t step,
+                          const ExecutionRequest& how) {
+  const bool batched = problem.a.rank > 2;
+  problem.a = rows_of(problem.a, step);
+  problem.a_scale = scale_rows_of(problem.a_scale, a_granularity(problem.recipe), step, batched);
+  const MutableTensorView d = rows_of(problem.d, step);
+  HostTensor result = f32_like(d);
+  if (added.present()) {
+    // The sampled rows of what is added to, as F32.
+    const HostTensor wide = converted(added, DType::kF32);
+    const TensorView source = rows_of(wide.view(), step);
+    const MutableTensorView target = result.mutable_view();
+    const std::int64_t batches = batched ? source.shape[0] : 1;
+    const auto row = static_cast<std::size_t>(source.rank - 2);
+    for (std::int64_t i = 0; i < batches; ++i) {
+      for (std::int64_t j = 0; j < source.shape[row]; ++j) {
+        const auto from = (batched ? i * source.strides[0] : 0) + j * source.strides[row];
+        const auto to = (batched ? i * target.strides[0] : 0) + j * target.strides[row];
+        std::copy_n(static_cast<const float*>(source.data) + from, source.shape[row + 1],
+                    static_cast<float*>(target.data) + to);
+      }
+    }
+  }
+  problem.d = result.mutable_view();
+  problem.d_scale = {};
+  problem.accumulation = Accumulation::kPromoted;
+  gemm(problem, reference_execution(how));
+  return result;
+}
+
+double norm(std::span<const float> values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  return std::sqrt(sum);
+}
+
+// D as F32: the codes of an FP8 D times its scale.
+HostTensor widened(const HostTensor& d, const HostTensor& d_scale) {
+  HostTensor wide = converted(d, DType::kF32);
+  if (d_scale.present()) {
+    for (float& value : wide.f32()) value *= d_scale.f32()[0];
+  }
+  return wide;
+}
+
+// Few outputs may all happen to be near zero, which says nothing about the sums; so the error is
+// taken relative to at least the size that independent random operands would give.
+double expected_norm(const GemmOperands& operands, const GemmRequest& request, double num_outputs) {
+  if (operands.exact_a.absent() || request.k == 0) return 0;
+  const auto mean_square = [](const HostTensor& tensor) {
+    const auto count = static_cast<double>(std::max<std::int64_t>(tensor.num_elements(), 1));
+    const double length = norm(tensor.f32());
+    return length * length / count;
+  };
+  return std::sqrt(mean_square(operands.exact_a) * mean_square(operands.exact_b) *
+                   static_cast<double>(request.k) * num_outputs);
+}
+
+GemmCheck check_result(const GemmRequest& request, const GemmOperands& operands,
+                       const ExecutionRequest& how, const HostTensor& d, const HostTensor& d_scale,
+                       const HostTensor& reference, std::int64_t step) {
+  GemmCheck check;
+  const HostTensor wide = widened(d, d_scale);
+  const TensorView rows = rows_of(wide.view(), step);
+  check.rows = rows.shape[static_cast<std::size_t>(rows.rank - 2)];
+  check.error = compare(rows, reference.view());
+
+  const Numerics numerics = how.numerics == Numerics::kDefault ? Numerics::kBlocked : how.numerics;
+  check.bound = accumulation_bound(request, numerics);
+  const double reference_norm = norm(reference.f32());
+  const auto num_outputs = static_cast<double>(reference.num_elements());
+  const double size = std::max(reference_norm, expected_norm(operands, request, num_outputs));
+  if (size > 0) {
+    if (request.d_dtype != DType::kF32) {
+      const RoundingCost cost = rounding_cost(request.d_dtype);
+      const double scale = d_scale.present() ? static_cast<double>(d_scale.f32()[0]) : 1.0;
+      check.bound.relative_frobenius = check.bound.relative_frobenius * (1 + cost.relative) +
+                                       cost.relative +
+                                       cost.absolute * scale * std::sqrt(num_outputs) / size;
+      check.bound.rule += std::string(", and one rounding to ") + to_string(request.d_dtype);
+    }
+    // relative_frobenius is the plain norm of the difference where the reference is all zeros.
+    check.judged_error =
+        check.error.relative_frobenius * (reference_norm > 0 ? reference_norm : 1) / size;
+  } else {
+    check.judged_error = check.error.relative_frobenius;
+  }
+  check.within =
+      check.error.num_not_finite == 0 && check.judged_error <= check.bound.relative_frobenius;
+
+  if (operands.exact_a.present()) {
+    GemmProblem exact;
+    HostTensor ignored(request.d_dtype, d.shape());
+    exact = make_problem(request, operands, ignored, {});
+    exact.a = operands.exact_a.view();
+    exact.b = operands.exact_b.view();
+    exact.recipe = ScaleRecipe::kNone;
+    exact.a_scale = {};
+    exact.b_scale = {};
+    const HostTensor exact_rows = reference_rows(exact, operands.added, step, how);
+    check.exact = compare(rows, exact_rows.view());
+  }
+  return check;
+}
+
+}  // namespace
+
+GemmTrial run_gemm_trial(const GemmRequest& request, const GemmOperands& operands,
+                         const ExecutionRequest& how, std::int64_t num_runs, CheckScope scope) {
+  GemmTrial trial;
+  const std::int64_t step = row_step(request, scope);
+  const bool checked = scope != CheckScope::kNone;
+  HostTensor d = make_output(request, operands);
+  HostTensor d_scale;
+  HostTensor reference;
+  if (checked) {
+    reference =
+        reference_rows(make_problem(request, operands, d, d_scale), operands.added, step, how);
+  }
+  if (is_fp8(request.d_dtype)) {
+    // As a calibration would choose it: the largest result lands on the largest code.
+    float amax = kDefaultAmaxFloor;
+    for (const float value : reference.f32()) amax = std::max(amax, std::fabs(value));
+    d_scale = HostTensor(DType::kF32, {1});
+    d_scale.f32()[0] = amax / max_finite_fp8(request.d_dtype);
+  }
+
+  const GemmProblem problem = make_problem(request, operands, d, d_scale);
+  std::vector<double> times;
+  for (std::int64_t i = 0; i < num_runs; ++i) {
+    // Accumulating again must start from the same D; the copy is not timed.
+    if (i > 0 && request.accumulate) {
+      std::copy(operands.added.bytes().begin(), operands.added.bytes().end(),
+                d.mutable_bytes().begin());
+    }
+    times.push_back(time_us([&] { trial.report = gemm(problem, how.execution()); }));
+  }
+  trial.timing = summarize(std::move(times));
+  if (checked) {
+    trial.check = check_result(request, operands, how, d, d_scale, reference, step);
+  }
+  return trial;
+}
+
+Json to_json(const ErrorMetrics& metrics) {
+  return {{"relative_frobenius", metrics.relative_frobenius},
+          {"sqnr_db", metrics.sqnr_db},
+          {"max_abs", metrics.max_abs},
+          {"max_relative", metrics.max_relative},
+          {"cosine_distance", metrics.cosine_distance},
+          {"mean_signed", metrics.mean_signed},
+          {"num_elements", metrics.num_elements},
+          {"num_not_finite", metrics.num_not_finite},
+          {"num_different_bits", metrics.num_different_bits},
+          {"worst", metrics.worst}};
+}
+
+}  // namespace octavo::cli
