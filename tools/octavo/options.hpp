@@ -72,17 +72,4 @@ CLI::Option* add_enum(CLI::App& verb, const std::string& names, Enum& value,
       [&value, values](std::size_t position) { value = values[position]; }, description);
 }
 
-// The element of `values` whose to_string() is `text`; a UsageError listing them otherwise.
-template <typename Enum>
-[[nodiscard]] Enum parse_enum(std::string_view option, std::string_view text,
-                              std::span<const Enum> values) {
-  std::string known;
-  for (const Enum value : values) {
-    if (text == to_string(value)) return value;
-    known += (known.empty() ? "" : ", ") + std::string(to_string(value));
-  }
-  throw UsageError(std::string(option) + ": \"" + std::string(text) +
-                   "\" was given; it must be one of " + known + ". Give one of these.");
-}
-
 }  // namespace octavo::cli
