@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds, and runs every test that this machine can run; ends with what
+# was run and what was left out and why. Safe to run again, and quick then.
+#   ./test.sh [quick|full]    quick is the default; full adds the long sweeps (tens of minutes)
+set -uo pipefail
+cd "$(dirname "$0")" || exit 2
+
+level=${1:-quick}
+if [[ $# -gt 1 || ($level != quick && $level != full) ]]; then
+  echo "usage: ./test.sh [quick|full]" >&2
+  exit 2
+fi
+export OCTAVO_TEST_LEVEL=$level
+jobs=$(nproc)
+
+ran=()
+failed=()
+left_out=()
+
+# step NAME COMMAND...: runs it, remembers how it ended.
+step() {
+  local name=$1
+  shift
+  echo
+  echo "== $name"
+  local begin=$SECONDS
+  if "$@"; then
+    ran+=("$name ($((SECONDS - begin)) s)")
+    return 0
+  fi
+  failed+=("$name")
+  return 1
+}
+
+packages=(g++ cmake ninja-build ccache git libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev
+          libutf8proc-dev libgtest-dev libgmock-dev python3 clang clang-format clang-tidy
+          libclang-rt-14-dev)
+if ! scripts/install_missing.sh "${packages[@]}"; then
+  echo "test.sh: packages are missing and could not be installed (see above)" >&2
+  exit 3
+fi
+
+configure_and_build() {
+  local preset=$1
+  cmake --preset "$preset" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache >"build/$preset-configure.log" 2>&1 || {
+    cat "build/$preset-configure.log"
+    return 1
+  }
+  cmake --build "build/$preset" -j "$jobs"
+}
+
+# Tests that need a GPU carry the label gpu; this version has none to run them on.
+not_here=(--label-exclude gpu)
+has_gpu=no
+command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 && has_gpu=yes
+
+model=${OCTAVO_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/octavo/SmolLM2-135M-Instruct.Q4_1.gguf}
+if [[ -f $model ]]; then
+  export OCTAVO_MODEL=$model
+else
+  unset OCTAVO_MODEL
+  left_out+=("SmolLM2 tests: the model is not here; ./quickstart.sh fetches it")
+fi
+
+mkdir -p build
+run_suite() {
+  local preset=$1
+  shift
+  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$jobs" \
+    "${not_here[@]}" "$@"
+}
+
+step "include rules" scripts/check_includes.py
+step "style" scripts/check_style.sh
+if step "build (preset dev)" configure_and_build dev; then
+  step "tests (preset dev)" run_suite dev
+  step "clang-tidy" scripts/run_clang_tidy.sh build/dev
+fi
+
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+if step "build (preset asan)" configure_and_build asan; then
+  step "tests under AddressSanitizer and UndefinedBehaviorSanitizer" run_suite asan
+fi
+if step "build (preset fuzz)" configure_and_build fuzz; then
+  step "fuzz targets, a fixed count of inputs" run_suite fuzz --label-regex fuzz
+fi
+
+if [[ $level == quick ]]; then
+  left_out+=("sweep of all 2^32 floats and the longer random searches: level full (./test.sh full)")
+fi
+if [[ $has_gpu == yes ]]; then
+  left_out+=("GPU tests: this version has no GPU kernels")
+else
+  left_out+=("GPU tests: no GPU here, and this version has no GPU kernels")
+fi
+
+echo
+echo "== summary (level $level, $SECONDS s)"
+printf 'ran:      %s\n' "${ran[@]}"
+printf 'left out: %s\n' "${left_out[@]}"
+if [[ ${#failed[@]} -gt 0 ]]; then
+  printf 'FAILED:   %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "all green"
