@@ -10,10 +10,10 @@
 namespace octavo::llm {
 namespace {
 
-constexpr std::int32_t kNumBytes = 256;
-constexpr std::int32_t kNumMoved = 68;  // bytes whose character lies at U+0100 and above
+constexpr std::size_t kNumBytes = 256;
+constexpr std::size_t kNumMoved = 68;  // bytes whose character lies at U+0100 and above
 
-constexpr bool stands_for_itself(std::int32_t byte) {
+constexpr bool stands_for_itself(std::size_t byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
@@ -22,13 +22,13 @@ using Alphabet = std::array<std::int16_t, kNumBytes + kNumMoved>;
 
 constexpr Alphabet make_alphabet() {
   Alphabet bytes{};
-  std::int32_t moved = 0;
-  for (std::int32_t byte = 0; byte < kNumBytes; ++byte) {
+  std::size_t moved = 0;
+  for (std::size_t byte = 0; byte < kNumBytes; ++byte) {
     if (stands_for_itself(byte)) {
-      bytes[static_cast<std::size_t>(byte)] = static_cast<std::int16_t>(byte);
+      bytes[byte] = static_cast<std::int16_t>(byte);
     } else {
-      bytes[static_cast<std::size_t>(byte)] = -1;
-      bytes[static_cast<std::size_t>(kNumBytes + moved)] = static_cast<std::int16_t>(byte);
+      bytes[byte] = -1;
+      bytes[kNumBytes + moved] = static_cast<std::int16_t>(byte);
       ++moved;
     }
   }

@@ -77,7 +77,7 @@ void check_token(const TokenizerParts& parts, std::size_t id, TokenType type) {
 
 }  // namespace
 
-BpeTokenizer BpeTokenizer::from_parts(TokenizerParts parts) {
+BpeTokenizer BpeTokenizer::from_parts(const TokenizerParts& parts) {
   check_counts(parts);
   check_special_id(parts, "bos", parts.bos);
   check_special_id(parts, "eos", parts.eos);

@@ -28,7 +28,7 @@ class BpeTokenizer {
  public:
   // Throws Error: kBadFile if the parts contradict each other, kUnsupported for a pre-tokenizer or
   // token type that is not known.
-  [[nodiscard]] static BpeTokenizer from_parts(TokenizerParts parts);
+  [[nodiscard]] static BpeTokenizer from_parts(const TokenizerParts& parts);
 
   // Any bytes are allowed; those that are not UTF-8 are encoded one by one. bos is never added: see
   // add_bos(). Throws Error (kInvalidArgument) for a byte that has no token in a vocabulary without

@@ -17,7 +17,7 @@ inline TokenizerParts tiny_parts() { return tokenizer_parts_from_json_file(kTiny
 inline BpeTokenizer tiny_tokenizer(std::string_view pre_tokenizer = "smollm") {
   TokenizerParts parts = tiny_parts();
   parts.pre_tokenizer = pre_tokenizer;
-  return BpeTokenizer::from_parts(std::move(parts));
+  return BpeTokenizer::from_parts(parts);
 }
 
 }  // namespace octavo::llm
