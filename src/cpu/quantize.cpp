@@ -20,11 +20,12 @@ namespace {
 constexpr std::int64_t kGatherElems = 1024;
 static_assert(kGatherElems % kScaleBlock == 0);
 
-// Columns of a tile of scale blocks. PERF: 128 rows of 2048 16-bit elements stay in L2 between the
-// search for the largest magnitude and the encoding, and are read in runs the prefetcher follows.
-constexpr std::int64_t kTileCols = 2048;
-constexpr std::int64_t kBlocksPerTile = kTileCols / kScaleBlock;
-static_assert(kTileCols % kScaleBlock == 0);
+// Columns whose scale blocks are worked on together. PERF: 128 rows of 2048 16-bit elements stay in
+// L2 between the search for the largest magnitude and the encoding, and are read in runs that the
+// processor's prefetcher follows.
+constexpr std::int64_t kBandCols = 2048;
+constexpr std::int64_t kBlocksPerBand = kBandCols / kScaleBlock;
+static_assert(kBandCols % kScaleBlock == 0);
 
 // Elements of work below which another thread costs more than it brings.
 constexpr std::int64_t kElemsPerTask = 32 * 1024;
@@ -128,27 +129,16 @@ std::int64_t scale_offset(const BasicTensorView<Pointer>& scale, ScaleGranularit
   return offset;
 }
 
-// The scale of the group that element (row, col) is in: read, or computed and written.
-float group_scale(const QuantizeProblem& problem, std::int64_t row, std::int64_t col, float amax) {
-  const std::int64_t offset = scale_offset(problem.scale, problem.granularity, row, col);
-  if (problem.scale_source == ScaleSource::kGiven) {
-    return load_element(problem.scale.data, problem.scale.dtype, offset);
-  }
-  const float scale =
-      scale_from_amax(amax, problem.amax_floor, problem.q.dtype, problem.scale.dtype);
-  store_element(problem.scale.data, problem.scale.dtype, offset, scale);
-  return scale;
-}
-
-// How a matrix is cut among threads. A tile holds whole groups, except that the tensor's one group
-// is cut anywhere. Inside a tile, `band_rows` rows share their scales, and along a row every
-// `group_elems` elements do.
+// How a matrix is cut among threads. A tile is what a thread takes at a time: whole groups, except
+// that the tensor's one group is cut anywhere. A band is a part of a tile whose rows share their
+// scales; along a row every `group_elems` elements do.
 struct Tiling {
   std::int64_t rows;
   std::int64_t cols;
   std::int64_t tile_rows;
   std::int64_t tile_cols;
   std::int64_t band_rows;
+  std::int64_t band_cols;
   std::int64_t group_elems;
 
   [[nodiscard]] std::int64_t num_tile_cols() const { return (cols + tile_cols - 1) / tile_cols; }
@@ -169,97 +159,129 @@ Tiling tiling_for(ScaleGranularity granularity, std::int64_t rows, std::int64_t 
   const std::int64_t whole_row = std::max<std::int64_t>(cols, 1);
   const bool blocks = granularity == ScaleGranularity::kBlock1x128 ||
                       granularity == ScaleGranularity::kBlock128x128;
-  const bool whole_rows = granularity == ScaleGranularity::kRow;
   Tiling tiling{};
   tiling.rows = rows;
   tiling.cols = cols;
-  tiling.tile_cols = whole_rows ? whole_row : std::min(whole_row, kTileCols);
+  // A row with one scale cannot be cut.
+  tiling.tile_cols =
+      granularity == ScaleGranularity::kRow ? whole_row : std::min(whole_row, kElemsPerTask);
+  tiling.band_rows = 1;
+  tiling.band_cols = blocks ? kBandCols : tiling.tile_cols;
   tiling.group_elems = blocks ? kScaleBlock : tiling.tile_cols;
-  tiling.band_rows = granularity == ScaleGranularity::kBlock128x128 ? kScaleBlock : 1;
+  if (granularity == ScaleGranularity::kBlock128x128) {
+    tiling.band_rows = kScaleBlock;
+    tiling.tile_cols = std::min(whole_row, kBandCols);
+  }
   const std::int64_t bands = kElemsPerTask / (tiling.tile_cols * tiling.band_rows);
   tiling.tile_rows = tiling.band_rows * std::max<std::int64_t>(bands, 1);
   return tiling;
 }
 
-// The bands of a tile: rows that share their scales.
 template <typename F>
 void for_each_band(const Tiling& tiling, const Region& tile, const F& f) {
   for (std::int64_t r = 0; r < tile.num_rows; r += tiling.band_rows) {
-    f(Region{tile.row + r, tile.col, std::min(tiling.band_rows, tile.num_rows - r), tile.num_cols});
+    for (std::int64_t c = 0; c < tile.num_cols; c += tiling.band_cols) {
+      f(Region{tile.row + r, tile.col + c, std::min(tiling.band_rows, tile.num_rows - r),
+               std::min(tiling.band_cols, tile.num_cols - c)});
+    }
+  }
+}
+
+// The numbers of a band's groups, one after the other.
+using GroupFloats = std::array<float, kBlocksPerBand>;
+
+void read_scales(const TensorView& scale, ScaleGranularity granularity, const Tiling& tiling,
+                 const Region& band, GroupFloats* scales) {
+  std::size_t group = 0;
+  for (std::int64_t c = 0; c < band.num_cols; c += tiling.group_elems) {
+    const std::int64_t offset = scale_offset(scale, granularity, band.row, band.col + c);
+    (*scales)[group++] = load_element(scale.data, scale.dtype, offset);
+  }
+}
+
+// Turns the largest magnitudes of a band's groups into their scales, and writes these.
+void write_scales(const QuantizeProblem& problem, const Tiling& tiling, const Region& band,
+                  GroupFloats* amax) {
+  const MutableTensorView& scale = problem.scale;
+  std::size_t group = 0;
+  for (std::int64_t c = 0; c < band.num_cols; c += tiling.group_elems, ++group) {
+    float& value = (*amax)[group];
+    value = scale_from_amax(value, problem.amax_floor, problem.q.dtype, scale.dtype);
+    store_element(scale.data, scale.dtype,
+                  scale_offset(scale, problem.granularity, band.row, band.col + c), value);
   }
 }
 
 void quantize_band(const QuantizeProblem& problem, const Tiling& tiling, const Region& band) {
-  std::array<float, kBlocksPerTile> factors{};
-  if (problem.scale_source == ScaleSource::kDynamic) {
+  GroupFloats factors{};
+  if (problem.scale_source == ScaleSource::kGiven) {
+    read_scales(problem.scale, problem.granularity, tiling, band, &factors);
+  } else {
     for (std::int64_t r = 0; r < band.num_rows; ++r) {
       accumulate_amax(problem.x, tiling.span(band, r), factors.data());
     }
+    write_scales(problem, tiling, band, &factors);
   }
-  for (std::int64_t c = 0, group = 0; c < band.num_cols; c += tiling.group_elems, ++group) {
-    float& factor = factors[static_cast<std::size_t>(group)];
-    factor = reciprocal(group_scale(problem, band.row, band.col + c, factor));
+  const std::int64_t num_groups = (band.num_cols + tiling.group_elems - 1) / tiling.group_elems;
+  for (std::size_t g = 0; g < static_cast<std::size_t>(num_groups); ++g) {
+    factors[g] = reciprocal(factors[g]);
   }
   for (std::int64_t r = 0; r < band.num_rows; ++r) {
     encode_span(problem, tiling.span(band, r), factors.data());
   }
 }
 
-void quantize_tensor(const QuantizeProblem& problem, const Tiling& tiling, int num_threads) {
-  float amax = 0;
-  if (problem.scale_source == ScaleSource::kDynamic) {
-    std::vector<float> tile_amax(static_cast<std::size_t>(tiling.num_tiles()));
-    parallel_for(tiling.num_tiles(), num_threads, [&](std::int64_t tile_idx) {
-      const Region tile = tiling.tile(tile_idx);
-      for (std::int64_t r = 0; r < tile.num_rows; ++r) {
-        accumulate_amax(problem.x, tiling.span(tile, r),
-                        &tile_amax[static_cast<std::size_t>(tile_idx)]);
-      }
-    });
-    for (const float value : tile_amax) amax = std::max(amax, value);
-  }
-  const float multiplier = reciprocal(group_scale(problem, 0, 0, amax));
-  parallel_for(tiling.num_tiles(), num_threads, [&](std::int64_t tile_idx) {
-    const Region tile = tiling.tile(tile_idx);
-    for (std::int64_t r = 0; r < tile.num_rows; ++r) {
-      encode_span(problem, tiling.span(tile, r), &multiplier);
-    }
-  });
-}
-
 void dequantize_band(const DequantizeProblem& problem, const Tiling& tiling, const Region& band) {
-  std::array<float, kBlocksPerTile> scales;
-  for (std::int64_t c = 0, group = 0; c < band.num_cols; c += tiling.group_elems, ++group) {
-    scales[static_cast<std::size_t>(group)] =
-        problem.granularity == ScaleGranularity::kNone
-            ? 1.0F
-            : load_element(
-                  problem.scale.data, problem.scale.dtype,
-                  scale_offset(problem.scale, problem.granularity, band.row, band.col + c));
+  GroupFloats scales{1.0F};
+  if (problem.granularity != ScaleGranularity::kNone) {
+    read_scales(problem.scale, problem.granularity, tiling, band, &scales);
   }
   for (std::int64_t r = 0; r < band.num_rows; ++r) {
     decode_span(problem, tiling.span(band, r), scales.data());
   }
 }
 
+// The largest finite magnitude of the whole matrix.
+float tensor_amax(const TensorView& x, const Tiling& tiling, int num_threads) {
+  std::vector<float> tile_amax(static_cast<std::size_t>(tiling.num_tiles()));
+  parallel_for(tiling.num_tiles(), num_threads, [&](std::int64_t tile_idx) {
+    const Region tile = tiling.tile(tile_idx);
+    for (std::int64_t r = 0; r < tile.num_rows; ++r) {
+      accumulate_amax(x, tiling.span(tile, r), &tile_amax[static_cast<std::size_t>(tile_idx)]);
+    }
+  });
+  float amax = 0;
+  for (const float value : tile_amax) amax = std::max(amax, value);
+  return amax;
+}
+
+// Scales of groups without elements: the tensor's, or the rows', where there are no columns.
+void write_floor_scales(const QuantizeProblem& problem, const Tiling& tiling) {
+  const bool tensor = problem.granularity == ScaleGranularity::kTensor;
+  const bool rows = problem.granularity == ScaleGranularity::kRow;
+  const std::int64_t num_scales = tensor ? 1 : rows ? tiling.rows : 0;
+  for (std::int64_t row = 0; row < num_scales; ++row) {
+    GroupFloats amax{};
+    write_scales(problem, tiling, Region{row, 0, 1, 1}, &amax);
+  }
+}
+
 }  // namespace
 
 Status quantize(const QuantizeProblem& problem, int num_threads) {
-  const std::int64_t rows = problem.x.shape[0];
-  const std::int64_t cols = problem.x.shape[1];
-  const Tiling tiling = tiling_for(problem.granularity, rows, cols);
-  if (problem.granularity == ScaleGranularity::kTensor) {
-    quantize_tensor(problem, tiling, num_threads);
-    return Ok{};
-  }
-  if (cols == 0 && problem.granularity == ScaleGranularity::kRow) {
-    // A row without elements has a scale all the same: that of an amax of 0.
-    for (std::int64_t row = 0; row < rows; ++row) (void)group_scale(problem, row, 0, 0);
-    return Ok{};
+  const Tiling tiling = tiling_for(problem.granularity, problem.x.shape[0], problem.x.shape[1]);
+  QuantizeProblem scaled = problem;
+  const bool dynamic = problem.scale_source == ScaleSource::kDynamic;
+  if (dynamic && tiling.num_tiles() == 0) {
+    write_floor_scales(problem, tiling);
+  } else if (dynamic && problem.granularity == ScaleGranularity::kTensor) {
+    GroupFloats amax{tensor_amax(problem.x, tiling, num_threads)};
+    write_scales(problem, tiling, Region{0, 0, 1, 1}, &amax);
+    scaled.scale_source = ScaleSource::kGiven;
   }
   parallel_for(tiling.num_tiles(), num_threads, [&](std::int64_t tile_idx) {
     for_each_band(tiling, tiling.tile(tile_idx),
-                  [&](const Region& band) { quantize_band(problem, tiling, band); });
+                  [&](const Region& band) { quantize_band(scaled, tiling, band); });
   });
   return Ok{};
 }

@@ -43,10 +43,11 @@ struct NarrowLanes {
                                                    << kMantissaBits;
   static constexpr std::uint32_t kClampMagnitude = (kClampCode + kExponentOffset) << kDroppedBits;
   static constexpr std::uint32_t kMinNormal = static_cast<std::uint32_t>(128 - kBias) << 23;
-  static constexpr std::uint32_t kSubnormalMagic =
-      static_cast<std::uint32_t>(127 + 23 + 1 - kBias - kMantissaBits) << 23;
   static constexpr std::uint32_t kSignMask = 1U << (kCodeBits - 1);
 
+  // A power of two is added whose last bit weighs as much as the format's last bit at the value's
+  // exponent (the least normal one's for subnormals): the FP32 addition does the rounding, and its
+  // result holds the significand as an integer.
   // NOTE: magnitudes have a clear top bit, so signed comparisons order them; unsigned ones cost
   // two more instructions before AVX-512.
   static HWY_INLINE BitsVec encode(FloatVec value) {
@@ -56,18 +57,18 @@ struct NarrowLanes {
     const IntVec magnitude = hn::And(bits, set_bits(~kF32SignBit));
     const auto is_nan = hn::Gt(magnitude, set_bits(kF32Infinity));
     const IntVec clamped = hn::Min(magnitude, set_bits(kClampMagnitude));
-    const IntVec odd = hn::And(hn::ShiftRight<kDroppedBits>(clamped), hn::Set(di, 1));
-    const IntVec half_minus_one = set_bits((1U << (kDroppedBits - 1)) - 1);
-    const IntVec rounded = hn::Add(hn::Add(clamped, half_minus_one), odd);
-    const IntVec normal = hn::Sub(hn::ShiftRight<kDroppedBits>(rounded), set_bits(kExponentOffset));
-    const IntVec magic = set_bits(kSubnormalMagic);
-    const IntVec sum = hn::BitCast(di, hn::Add(hn::BitCast(df, clamped), hn::BitCast(df, magic)));
-    const IntVec subnormal = hn::Sub(sum, magic);
-    const IntVec code = hn::IfThenElse(hn::Lt(clamped, set_bits(kMinNormal)), subnormal, normal);
+    const IntVec exponent = hn::And(hn::Max(clamped, set_bits(kMinNormal)), set_bits(kF32Infinity));
+    const IntVec addend =
+        hn::Add(exponent, set_bits(static_cast<std::uint32_t>(kDroppedBits) << 23));
+    const IntVec sum = hn::BitCast(di, hn::Add(hn::BitCast(df, clamped), hn::BitCast(df, addend)));
+    const IntVec significand = hn::Sub(sum, addend);
+    // The significand's leading one carries into the exponent field, hence one exponent less.
+    const IntVec exponent_field =
+        hn::Sub(hn::ShiftRight<kDroppedBits>(exponent), set_bits(kMinNormal >> kDroppedBits));
     const IntVec sign =
-        hn::And(hn::BitCast(di, hn::ShiftRight<32 - kCodeBits>(hn::BitCast(BitsTag(), bits))),
-                set_bits(kSignMask));
-    return hn::BitCast(BitsTag(), hn::IfThenElse(is_nan, set_bits(kNanCode), hn::Or(code, sign)));
+        hn::BitCast(di, hn::ShiftRight<32 - kCodeBits>(hn::BitCast(BitsTag(), bits)));
+    const IntVec code = hn::OrAnd(hn::Add(significand, exponent_field), sign, set_bits(kSignMask));
+    return hn::BitCast(BitsTag(), hn::IfThenElse(is_nan, set_bits(kNanCode), code));
   }
 
   static HWY_INLINE FloatVec decode(BitsVec code_bits) {
@@ -139,17 +140,29 @@ struct F32Array {
   }
 };
 
+// Whether the memory some distance after the part being read is fetched early.
+enum class Ahead : unsigned char { kNothing, kPrefetch };
+
 // out[i] = convert(f(convert(in[i]))) for i in [0, n). The rest of a last, partial vector goes
 // through a buffer, so that nothing outside the two arrays is read or written.
-template <typename From, typename To, typename F>
-HWY_INLINE void transform_array(const void* in_data, std::int64_t n, void* out_data, const F& f) {
+template <typename From, typename To, Ahead kAhead = Ahead::kNothing, typename F>
+HWY_INLINE void transform_array(const void* in_data, std::int64_t n, void* out_data, const F& f,
+                                std::int64_t ahead_elems = 0) {
   using InCode = typename From::Code;
   using OutCode = typename To::Code;
   const auto* in = static_cast<const InCode*>(in_data);
   auto* out = static_cast<OutCode*>(out_data);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(FloatTag()));
   std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) To::store(f(From::load(in + i)), out + i);
+  for (; i + lanes <= n; i += lanes) {
+    // NOTE: an integer sum, since the address may lie outside the array; prefetching never faults.
+    if constexpr (kAhead == Ahead::kPrefetch) {
+      __builtin_prefetch(
+          reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(in + i) +
+                                        static_cast<std::uintptr_t>(ahead_elems) * sizeof(InCode)));
+    }
+    To::store(f(From::load(in + i)), out + i);
+  }
   if (i >= n) return;
   constexpr std::size_t kMaxLanes = hn::MaxLanes(FloatTag());
   HWY_ALIGN InCode in_rest[kMaxLanes] = {};
