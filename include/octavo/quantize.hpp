@@ -39,8 +39,10 @@ struct QuantizeReport {
   std::string kernel;
 };
 
-// Throws Error as gemm() does. Given scales that are not finite and positive are an error naming
-// the value and its position.
+// Throws Error as gemm() does. Given scales that are not finite, positive and from 2^-126 to 2^126
+// (so that their reciprocals are normal), and scales to dequantize with that are not finite and
+// positive, are an error naming the value and its position. Without rows or columns no code is
+// written; every element of the scale tensor is, as for an amax of 0.
 QuantizeReport quantize(const QuantizeProblem& problem, const Execution& execution = {});
 QuantizeReport dequantize(const DequantizeProblem& problem, const Execution& execution = {});
 
