@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the tiny Llama that the tests and an offline clone use (tests/data/tiny_llama).
 
-Not a way to train anything larger: one core, one file, about ten minutes. The forward pass that
+Not a way to train anything larger: one core, one file, about a quarter of an hour. The forward pass that
 checks the result independently is numpy_llama.py.
 
     apt-get install r-cran-janeaustenr        # the corpus: six novels in the public domain
