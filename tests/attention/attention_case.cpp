@@ -336,6 +336,18 @@ AttentionResult AttentionCase::by_definition() {
   const double o_scale =
       problem_.o_scale.absent() ? 1.0 : *static_cast<const float*>(problem_.o_scale.data);
   const std::int64_t group = setup_.num_q_heads / setup_.num_kv_heads;
+  const auto decoded = [](const std::vector<std::uint8_t>& bytes, DType dtype) {
+    std::vector<double> values;
+    const auto num_elems = static_cast<std::int64_t>(bytes.size()) / size_bytes(dtype);
+    for (std::int64_t i = 0; i < num_elems; ++i) values.push_back(load(bytes, dtype, i));
+    return values;
+  };
+  const std::vector<double> q = decoded(q_, setup_.q_dtype);
+  const std::vector<double> k = decoded(k_, setup_.k_dtype);
+  const std::vector<double> v = decoded(v_, setup_.v_dtype);
+  const auto row_at = [](const std::vector<double>& values, std::int64_t offset) {
+    return values.data() + offset;
+  };
   AttentionResult result;
   for (std::int64_t b = 0; b < static_cast<std::int64_t>(setup_.q_lengths.size()); ++b) {
     const std::int64_t sq = setup_.q_lengths[static_cast<std::size_t>(b)];
@@ -350,10 +362,9 @@ AttentionResult AttentionCase::by_definition() {
           if (problem_.window_left >= 0 && own - j > problem_.window_left) continue;
           if (problem_.window_right >= 0 && j - own > problem_.window_right) continue;
           double score = 0;
-          for (std::int64_t d = 0; d < setup_.dim_qk; ++d) {
-            score += static_cast<double>(load(q_, setup_.q_dtype, q_row(b, i, h) + d)) *
-                     load(k_, setup_.k_dtype, k_row(b, j, h / group) + d);
-          }
+          const double* q_values = row_at(q, q_row(b, i, h));
+          const double* k_values = row_at(k, k_row(b, j, h / group));
+          for (std::int64_t d = 0; d < setup_.dim_qk; ++d) score += q_values[d] * k_values[d];
           score *= softmax_scale * scale(q_scales_, setup_.q_scale, setup_.num_q_heads, b, i, h) *
                    scale(k_scales_, setup_.k_scale, setup_.num_kv_heads, b, j, h / group);
           if (problem_.softcap > 0) score = problem_.softcap * std::tanh(score / problem_.softcap);
@@ -372,10 +383,9 @@ AttentionResult AttentionCase::by_definition() {
         for (std::size_t n = 0; n < seen.size(); ++n) {
           const double v_scale =
               scale(v_scales_, setup_.v_scale, setup_.num_kv_heads, b, seen[n], h / group);
+          const double* v_values = row_at(v, v_row(b, seen[n], h / group));
           for (std::int64_t d = 0; d < setup_.dim_vo; ++d) {
-            o[static_cast<std::size_t>(d)] +=
-                weights[n] / sum * v_scale *
-                load(v_, setup_.v_dtype, v_row(b, seen[n], h / group) + d);
+            o[static_cast<std::size_t>(d)] += weights[n] / sum * v_scale * v_values[d];
           }
         }
         for (const double value : o) result.o.push_back(static_cast<float>(value / o_scale));
