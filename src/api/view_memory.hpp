@@ -69,9 +69,9 @@ template <typename Pointer>
   std::array<std::int64_t, kMaxRank> strides{};
   std::array<std::int64_t, kMaxRank> extents{};
   std::size_t count = 0;
+  if (view.num_elements() == 0) return true;
   for (int i = 0; i < view.rank; ++i) {
     const auto d = static_cast<std::size_t>(i);
-    if (view.shape[d] == 0) return true;
     if (view.shape[d] == 1) continue;
     if (view.strides[d] == 0) return false;
     const std::int64_t stride = view.strides[d] < 0 ? -view.strides[d] : view.strides[d];
