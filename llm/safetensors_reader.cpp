@@ -124,7 +124,8 @@ class HeaderReader {
       const std::uint64_t value = unsigned_number(fields, "shape", extent);
       if (value > kMaxDimension || __builtin_mul_overflow(size, value, &size)) {
         throw bad_file(
-            file_, fmt::format("tensor {} has shape {}", printable(tensor.name), printable(shape.dump())),
+            file_,
+            fmt::format("tensor {} has shape {}", printable(tensor.name), printable(shape.dump())),
             "a dimension is at most 2^40, and the size in bytes below 2^64", kFetchAgain);
       }
       tensor.shape.push_back(static_cast<std::int64_t>(value));
