@@ -1,0 +1,364 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The octavo command: outputs, exit codes, and that --json prints one document and nothing else."""
+
+import json
+import math
+import os
+import pathlib
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import python_suite
+
+COMMAND = os.environ.get("OCTAVO_COMMAND", "")
+SOURCE = pathlib.Path(os.environ.get("OCTAVO_SOURCE_DIR", "."))
+SUCCESS, CHECK_FAILED, BAD_USAGE, ENVIRONMENT = 0, 1, 2, 3
+PRODUCT = ["run", "gemm", "--m", "33", "--n", "40", "--k", "300"]
+
+
+def octavo(*arguments, env=None, stdout=subprocess.PIPE):
+    environment = dict(os.environ)
+    environment.pop("OCTAVO_BACKEND", None)
+    environment.update(env or {})
+    return subprocess.run([COMMAND, *map(str, arguments)], stdout=stdout, stderr=subprocess.PIPE,
+                          text=True, env=environment, timeout=250, check=False)
+
+
+class CommandTest(unittest.TestCase):
+    def json_of(self, *arguments, code=SUCCESS, env=None):
+        """The one JSON document on stdout; anything beside it fails."""
+        result = octavo(*arguments, "--json", env=env)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        return json.loads(result.stdout)
+
+    def fails(self, code, pattern, *arguments, env=None):
+        """Exit code and message on stderr, and the same with --json as a document."""
+        result = octavo(*arguments, env=env)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertRegex(result.stderr, pattern)
+        self.assertEqual(result.stdout, "")
+        document = self.json_of(*arguments, code=code, env=env)
+        self.assertRegex(document["error"]["message"], pattern)
+        self.assertEqual(list(document), ["error"])
+
+    # --- the command as a whole
+
+    def test_version_and_help(self):
+        self.assertEqual(octavo("--version").stdout.strip(), os.environ["OCTAVO_TEST_VERSION"])
+        for arguments in (["--help"], ["cast", "--help"], ["run", "gemm", "--help"]):
+            result = octavo(*arguments)
+            self.assertEqual(result.returncode, SUCCESS)
+            self.assertIn("--help", result.stdout)
+
+    def test_bad_usage_exits_2(self):
+        self.fails(BAD_USAGE, "subcommand is required")
+        self.fails(BAD_USAGE, "nonsense", "nonsense")
+        self.fails(BAD_USAGE, "--nonsense", "doctor", "--nonsense")
+        self.fails(BAD_USAGE, "must be one of backends|", "list", "nonsense")
+
+    def test_numbers_are_strict_and_bounded(self):
+        for value in ("1e9", "-5", "12x", "", " 3", "99999999999999999999999", "16777217", "0x10"):
+            self.fails(BAD_USAGE, r"--m: .* must be a whole number from 0 to 16777216",
+                       "run", "gemm", "--m", value)
+        self.fails(BAD_USAGE, "--recipe: \"blok\" was given; it must be one of",
+                   "run", "gemm", "--recipe", "blok")
+        self.fails(BAD_USAGE, "--softcap", "run", "attention", "--softcap", "nan")
+
+    def test_a_full_disk_is_noticed(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            result = octavo("list", "dtypes", stdout=full)
+        self.assertEqual(result.returncode, CHECK_FAILED)
+        self.assertIn("standard output", result.stderr)
+
+    def test_errors_carry_no_stack_trace(self):
+        result = octavo("run", "gemm", "--load", "/nonexistent.safetensors")
+        self.assertEqual(result.returncode, BAD_USAGE)
+        self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
+
+    # --- cast
+
+    def test_cast_e4m3_edge_values(self):
+        expected = {
+            "447": ("0x43df8000", "0x7e", 448), "448": ("0x43e00000", "0x7e", 448),
+            "463.9": ("0x43e7f333", "0x7e", 448), "464": ("0x43e80000", "0x7e", 448),
+            "464.00003": ("0x43e80001", "0x7e", 448), "480": ("0x43f00000", "0x7e", 448),
+            "inf": ("0x7f800000", "0x7e", 448), "-inf": ("0xff800000", "0xfe", -448),
+            "nan": ("0x7fc00000", "0x7f", "nan"),
+            "0.0009765625": ("0x3a800000", "0x00", 0),
+            "0.00097656256": ("0x3a800001", "0x01", 2.0**-9),
+            "-0": ("0x80000000", "0x80", 0), "-1": ("0xbf800000", "0xb8", -1),
+            "-.5": ("0xbf000000", "0xb0", -0.5),
+        }
+        rows = self.json_of("cast", "e4m3", *expected)["values"]
+        self.assertEqual([row["input"] for row in rows], list(expected))
+        for row in rows:
+            self.assertEqual((row["fp32_bits"], row["code"], row["value"]), expected[row["input"]])
+        text = octavo("cast", "e4m3", *expected).stdout.splitlines()
+        self.assertEqual(len(text), len(expected) + 1)
+        for line, (value, (bits, code, _)) in zip(text[1:], expected.items()):
+            self.assertEqual(line.split()[:3], [value, bits, code])
+
+    def test_cast_other_formats(self):
+        cases = [("e5m2", "57344", "0x7b"), ("e5m2", "inf", "0x7b"), ("e5m2", "1.1875", "0x3d"),
+                 ("ue8m0", "1", "0x7f"), ("ue8m0", "0.75", "0x7f"), ("ue8m0", "nan", "0xff"),
+                 ("bf16", "1", "0x3f80"), ("f16", "65504", "0x7bff"), ("f16", "-2", "0xc000")]
+        for dtype, value, code in cases:
+            row = self.json_of("cast", dtype, value)["values"][0]
+            self.assertEqual(row["code"], code, (dtype, value))
+
+    def test_cast_decode_is_the_inverse(self):
+        codes = [f"0x{code:02x}" for code in range(256)]
+        decoded = self.json_of("cast", "e4m3", "--decode", *codes)["values"]
+        again = self.json_of("cast", "e4m3", *[str(row["value"]) for row in decoded])["values"]
+        for before, after in zip(decoded, again):
+            if before["value"] == "nan":
+                self.assertEqual(after["code"], "0x7f")
+            else:
+                self.assertEqual(after["code"], before["code"])
+
+    def test_cast_refuses(self):
+        self.fails(BAD_USAGE, "\"1x\" is not a number", "cast", "e4m3", "1x")
+        self.fails(BAD_USAGE, "codes go from 0x0 to 0xff", "cast", "e4m3", "--decode", "0x100")
+        self.fails(BAD_USAGE, "must be one of e4m3", "cast", "e3m4", "1")
+        self.fails(BAD_USAGE, "values", "cast", "e4m3")
+
+    # --- doctor, list, explain
+
+    def test_doctor(self):
+        document = self.json_of("doctor")
+        self.assertEqual([b["name"] for b in document["backends"]], ["cuda", "cpu"])
+        self.assertGreater(document["cpu"]["cores"], 0)
+        self.assertEqual([c["name"] for c in document["cuda_components"]],
+                         ["CUDA driver", "NVRTC", "cuBLASLt", "CUPTI", "NCCL"])
+        for component in document["cuda_components"]:
+            self.assertTrue(component["detail"])
+            self.assertIsInstance(component["found"], bool)
+
+    def test_list(self):
+        backends = self.json_of("list", "backends")["backends"]
+        self.assertEqual([(b["name"], b["available"]) for b in backends],
+                         [("cuda", False), ("cpu", True)])
+        self.assertEqual([r["name"] for r in self.json_of("list", "recipes")["recipes"]],
+                         ["none", "tensor", "row", "block", "block1d"])
+        self.assertIn("e4m3", [d["name"] for d in self.json_of("list", "dtypes")["dtypes"]])
+        self.assertTrue(self.json_of("list", "errors")["errors"])
+
+    def test_explain_gemm(self):
+        document = self.json_of("explain", "gemm", "--m", 1, "--n", 4096, "--k", 4096)
+        self.assertEqual(document["chosen"], "cpu")
+        cuda, cpu = document["backends"]
+        self.assertFalse(cuda["supported"])
+        self.assertEqual(cuda["reasons"][0]["kind"], "environment")
+        self.assertTrue(cpu["supported"])
+        self.assertRegex(cpu["kernel"], "^cpu_blocked_")
+        document = self.json_of("explain", "gemm", "--numerics", "emulated", "--a-dtype", "bf16",
+                                code=ENVIRONMENT)
+        self.assertIsNone(document["chosen"])
+        self.assertEqual(document["backends"][1]["reasons"][0]["kind"], "numerics")
+        self.fails(BAD_USAGE, "accumulation", "explain", "gemm", "--accumulation", "fast")
+
+    # --- run gemm
+
+    def test_run_gemm_emulated_is_within_its_bounds(self):
+        for recipe in ("tensor", "row", "block", "block1d"):
+            for scales in ("f32", "ue8m0"):
+                for data, bound in (("gaussian", 3e-4), ("positive", 8e-4)):
+                    document = self.json_of("run", "gemm", "--backend", "cpu", "--m", 65, "--n",
+                                            80, "--k", 577, "--recipe", recipe, "--numerics",
+                                            "emulated", "--scales", scales, "--data", data)
+                    error = document["error"]["relative_frobenius"]
+                    self.assertTrue(document["within_bound"])
+                    self.assertEqual(document["bound"]["relative_frobenius"], bound)
+                    self.assertLessEqual(error, bound)
+                    # FP64 and 13-bit sums cannot agree to the last bit: a zero means that one was
+                    # compared with itself.
+                    self.assertGreater(error, 1e-6)
+
+    def test_run_gemm_fast_accumulation(self):
+        for recipe in ("tensor", "row"):
+            for data in ("gaussian", "positive"):
+                document = self.json_of("run", "gemm", "--m", 33, "--n", 40, "--k", 4096,
+                                        "--recipe", recipe, "--accumulation", "fast",
+                                        "--numerics", "emulated", "--data", data)
+                bound = 5e-5 * math.sqrt(4096) if data == "gaussian" else 4096 / 40000
+                self.assertAlmostEqual(document["bound"]["relative_frobenius"], bound)
+                self.assertLessEqual(document["error"]["relative_frobenius"], bound)
+                if data == "positive":  # truncation is a bias toward zero
+                    self.assertLess(document["error"]["mean_signed"], -0.01)
+        self.fails(BAD_USAGE, "accumulation is fast and recipe is block",
+                   *PRODUCT, "--accumulation", "fast")
+
+    def test_run_gemm_blocked_and_reference(self):
+        for numerics in ("blocked", "reference", "default"):
+            document = self.json_of(*PRODUCT, "--numerics", numerics)
+            self.assertTrue(document["within_bound"])
+            self.assertLess(document["error"]["relative_frobenius"], 2e-6)
+            quantized = document["error_before_quantization"]["relative_frobenius"]
+            self.assertTrue(0.03 < quantized < 0.045, quantized)
+
+    def test_run_gemm_types_and_modes(self):
+        for options in (["--d-dtype", "bf16"], ["--d-dtype", "f16"], ["--d-dtype", "e4m3"],
+                        ["--d-dtype", "e5m2"], ["--bias"], ["--accumulate"], ["--splits", 3],
+                        ["--batch", 3, "--recipe", "row"], ["--batch", 2, "--bias", "--accumulate"],
+                        ["--a-dtype", "e5m2"], ["--a-dtype", "bf16", "--recipe", "row"],
+                        ["--m", 0], ["--k", 0], ["--m", 1, "--n", 1], ["--data", "outliers"]):
+            document = self.json_of(*PRODUCT, *options)
+            self.assertTrue(document["within_bound"], options)
+
+    def test_run_gemm_is_repeatable(self):
+        first = self.json_of(*PRODUCT, "--seed", 7)
+        again = self.json_of(*first["repeat"].split()[1:])
+        other = self.json_of(*PRODUCT, "--seed", 8)
+        self.assertEqual(first["error"], again["error"])
+        self.assertNotEqual(first["error"], other["error"])
+
+    def test_run_gemm_large_product_checks_a_sample_of_rows(self):
+        document = self.json_of("run", "gemm", "--m", 3000, "--n", 640, "--k", 640)
+        self.assertTrue(document["within_bound"])
+        self.assertTrue(0 < document["checked_rows"] < 3000)
+
+    def test_run_gemm_save_and_load(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "operands.safetensors")
+            saved = self.json_of(*PRODUCT, "--numerics", "emulated", "--save", path)
+            self.assertEqual(os.listdir(folder), ["operands.safetensors"])
+            loaded = self.json_of("run", "gemm", "--numerics", "emulated", "--load", path)
+            self.assertEqual(saved["error"], loaded["error"])
+            self.assertEqual(loaded["problem"]["m"], 33)
+            data = bytearray(pathlib.Path(path).read_bytes())
+            (header_bytes,) = struct.unpack_from("<Q", data)
+            header = json.loads(data[8:8 + header_bytes])
+            self.assertEqual(header["a"]["dtype"], "F8_E4M3")
+
+            # Hostile files end in a message, never in a crash.
+            for number, damage in enumerate((
+                    lambda d: d[:20], lambda d: d[:-1], lambda d: b"\xff" * 8 + d[8:],
+                    lambda d: d.replace(b"33", b"99", 1), lambda d: d.replace(b'"b"', b'"c"'),
+                    lambda d: b"")):
+                damaged = os.path.join(folder, f"damaged{number}.safetensors")
+                pathlib.Path(damaged).write_bytes(damage(bytes(data)))
+                self.fails(BAD_USAGE, "damaged", "run", "gemm", "--load", damaged)
+        self.fails(BAD_USAGE, "cannot be created", *PRODUCT, "--save", "/nonexistent/x.safetensors")
+
+    def test_run_gemm_outside_the_bound_exits_1(self):
+        # Scales exchanged for others make another product; the check must notice.
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "operands.safetensors")
+            self.json_of(*PRODUCT, "--data", "positive", "--save", path)
+            # Positive data judged by the tighter bound for mixed signs is outside it.
+            document = self.json_of("run", "gemm", "--numerics", "emulated", "--load", path,
+                                    "--data", "gaussian", code=CHECK_FAILED)
+            self.assertFalse(document["within_bound"])
+            result = octavo("run", "gemm", "--numerics", "emulated", "--load", path)
+            self.assertEqual(result.returncode, CHECK_FAILED)
+            self.assertIn("OUTSIDE THE BOUND", result.stdout)
+
+    def test_back_ends_forced_by_name(self):
+        self.assertEqual(self.json_of(*PRODUCT, "--backend", "cpu")["backend"], "cpu")
+        self.fails(ENVIRONMENT, "computes on the CPU only", *PRODUCT, "--backend", "cuda")
+        self.fails(ENVIRONMENT, "computes on the CPU only", *PRODUCT,
+                   env={"OCTAVO_BACKEND": "cuda"})
+        self.fails(BAD_USAGE, "backend is \"gpu\"; this build has \"cuda\", \"cpu\"",
+                   *PRODUCT, "--backend", "gpu")
+
+    def test_too_large_for_the_machine_exits_3(self):
+        self.fails(ENVIRONMENT, "this machine has .* GiB of memory", "run", "gemm", "--m",
+                   1 << 24, "--n", 1 << 24, "--k", 1 << 24)
+        self.fails(ENVIRONMENT, "this machine has .* GiB of memory", "run", "attention",
+                   "--kv-len", 1 << 24, "--kv-heads", 4096, "--heads", 4096, "--head-dim", 1024)
+
+    # --- run attention and quantize
+
+    def test_run_attention(self):
+        for numerics in ("blocked", "emulated", "reference"):
+            for options in ([], ["--q-len", 1, "--kv-len", 300], ["--heads", 9, "--kv-heads", 3],
+                            ["--mask", "none"], ["--window-left", 20], ["--softcap", 30],
+                            ["--page-size", 16, "--scales", "page_head", "--lengths", "random",
+                             "--batch", 3],
+                            ["--scales", "batch_head", "--batch", 2], ["--kv-len", 0],
+                            ["--v-dim", 32], ["--data", "positive"], ["--o-dtype", "bf16"]):
+                document = self.json_of("run", "attention", "--numerics", numerics, *options)
+                self.assertTrue(document["within_bound"], (numerics, options, document))
+        document = self.json_of("run", "attention", "--dtype", "bf16", "--scales", "none")
+        self.assertTrue(document["within_bound"])
+        self.fails(BAD_USAGE, "needs pages|need pages", "run", "attention", "--scales", "page_head")
+        self.fails(BAD_USAGE, "multiple", "run", "attention", "--heads", 8, "--kv-heads", 3)
+
+    def test_run_quantize(self):
+        for granularity in ("tensor", "row", "1x128", "128x128"):
+            for options in ([], ["--scales", "ue8m0"], ["--dtype", "e5m2"], ["--x-dtype", "bf16"],
+                            ["--data", "outliers"]):
+                document = self.json_of("run", "quantize", "--rows", 130, "--cols", 300,
+                                        "--granularity", granularity, *options)
+                self.assertTrue(document["equal_to_definition"])
+                self.assertTrue(0.01 < document["error"]["relative_frobenius"] < 0.08)
+
+    # --- bench
+
+    def suite(self, folder, content):
+        path = pathlib.Path(folder) / "suite.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content),
+                        encoding="utf-8")
+        return path
+
+    def test_bench_writes_a_result_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            problems = [{"op": "gemm", "m": m, "n": 96, "k": 256, "recipe": recipe}
+                        for m in (1, 33) for recipe in ("row", "block")]
+            path = self.suite(folder, {"suite": "small", "problems": problems})
+            out = os.path.join(folder, "result.json")
+            document = self.json_of("bench", path, "--out", out, "--repeat", 3)
+            written = json.loads(pathlib.Path(out).read_text(encoding="utf-8"))
+            self.assertEqual(document, written)
+            self.assertEqual(sorted(os.listdir(folder)), ["result.json", "suite.json"])
+            for key in ("schema", "date", "commit", "dirty", "machine", "suite", "command",
+                        "method", "rows"):
+                self.assertIn(key, document)
+            self.assertEqual(document["schema"], 1)
+            self.assertEqual(len(document["rows"]), 4)
+            for row in document["rows"]:
+                self.assertEqual(row["contender"], "octavo")
+                self.assertLessEqual(row["us"]["p10"], row["us"]["p90"])
+                self.assertGreater(row["tflops"], 0)
+                self.assertTrue(row["error"]["within_bound"])
+                self.assertRegex(row["repeat"], "^octavo run gemm --m ")
+            table = octavo("bench", path, "--repeat", 1)
+            self.assertEqual(len(table.stdout.strip().splitlines()), 5)
+
+    def test_bench_refuses_bad_suites(self):
+        with tempfile.TemporaryDirectory() as folder:
+            good = {"op": "gemm", "m": 1, "n": 1, "k": 1}
+            for content, pattern in (
+                    ("{\n  \"suite\": ,\n}", "line 2, column 12"), ("", "line 1"), ("[]", "object"),
+                    ({"suite": "s"}, "problems"), ({"problems": []}, "suite"),
+                    ({"suite": "s", "problems": [{"op": "conv"}]}, r"problems\[0\].op"),
+                    ({"suite": "s", "problems": [{"op": "gemm", "m": 1}]}, "has no n"),
+                    ({"suite": "s", "problems": [good, {**good, "m": -1}]}, r"problems\[1\].m"),
+                    ({"suite": "s", "problems": [{**good, "m": 1.5}]}, r"problems\[0\].m is 1.5"),
+                    ({"suite": "s", "problems": [{**good, "m": 1 << 63}]}, r"problems\[0\].m"),
+                    ({"suite": "s", "problems": [{**good, "recipe": "x"}]}, "one of none, tensor"),
+                    ({"suite": "s", "problems": [{**good, "colour": 1}]}, "colour is not a key"),
+                    ("[" * 100000, "nested|line")):
+                self.fails(BAD_USAGE, pattern, "bench", self.suite(folder, content))
+        self.fails(BAD_USAGE, "could not be opened", "bench", "/nonexistent.json")
+
+    # --- models
+
+    def test_generate_and_perplexity_on_the_tiny_model(self):
+        model = SOURCE / "tests/data/tiny_llama"
+        document = self.json_of("generate", "--model", model, "--prompt", "It is a truth",
+                                "--max-tokens", 8)
+        self.assertEqual(len(document["tokens"]), 8)
+        self.assertGreater(document["decode"]["tokens_per_second"], 0)
+        again = self.json_of("generate", "--model", model, "--prompt", "It is a truth",
+                             "--max-tokens", 8)
+        self.assertEqual(document["tokens"], again["tokens"])
+        self.fails(BAD_USAGE, "nonexistent", "generate", "--model", "/nonexistent.gguf",
+                   "--prompt", "x")
+
+
+if __name__ == "__main__":
+    python_suite.main(CommandTest)

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the repository says about itself: documents that must agree with the code, and that the
+scripts which check it notice seeded faults."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import python_suite
+
+COMMAND = os.environ.get("OCTAVO_COMMAND", "")
+ROOT = pathlib.Path(os.environ.get("OCTAVO_SOURCE_DIR", "."))
+
+
+def run(*command, cwd=None):
+    return subprocess.run([str(part) for part in command], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, cwd=cwd, timeout=250, check=False)
+
+
+class RepositoryTest(unittest.TestCase):
+    def in_tree(self, files):
+        """A temporary tree with these files."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for name, text in files.items():
+            path = pathlib.Path(folder.name) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return folder.name
+
+    # --- include rules
+
+    def test_include_rules_hold(self):
+        result = run(sys.executable, ROOT / "scripts/check_includes.py")
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+    def test_include_rules_notice_seeded_violations(self):
+        headers = {"include/octavo/error.hpp": "", "include/octavo/gemm.hpp": "",
+                   "src/base/hash.hpp": "", "src/cpu/blocked.hpp": "", "src/cuda/driver.hpp": "",
+                   "src/api/validate.hpp": "", "src/backend/backend.hpp": "", "llm/model.hpp": "",
+                   "src/numerics/codec.hpp": "", "tools/octavo/session.hpp": ""}
+        forbidden = [
+            ("include/octavo/bad.hpp", "<cuda_runtime.h>"), ("include/octavo/bad.hpp", "<fmt/core.h>"),
+            ("include/octavo/bad.hpp", '"base/hash.hpp"'), ("include/octavo/bad.hpp", "<unistd.h>"),
+            ("src/base/bad.cpp", '"octavo/gemm.hpp"'), ("src/base/bad.cpp", '"cpu/blocked.hpp"'),
+            ("src/numerics/bad.cpp", '"cpu/blocked.hpp"'), ("src/cpu/bad.cpp", '"cuda/driver.hpp"'),
+            ("src/cpu/bad.cpp", '"api/validate.hpp"'), ("src/cuda/bad.cpp", '"cpu/blocked.hpp"'),
+            ("src/cuda/bad.cpp", '"../cpu/blocked.hpp"'), ("src/api/bad.cpp", '"cpu/blocked.hpp"'),
+            ("src/backend/bad.cpp", '"cpu/blocked.hpp"'), ("src/api/bad.cpp", "<nlohmann/json.hpp>"),
+            ("llm/bad.cpp", '"base/hash.hpp"'), ("llm/bad.cpp", '"src/base/hash.hpp"'),
+            ("tools/octavo/bad.cpp", '"numerics/codec.hpp"'), ("llm/bad.cpp", '"tools/octavo/session.hpp"'),
+            ("tools/octavo/bad.cpp", "<cublasLt.h>"), ("examples/bad.cpp", '"llm/model.hpp"'),
+            ("tests/bad.cpp", '"tools/octavo/session.hpp"'), ("tests/bad.cpp", "<torch/torch.h>"),
+        ]
+        for path, target in forbidden:
+            tree = self.in_tree({**headers, path: f"// comment\n#  include {target}\n"})
+            result = run(sys.executable, ROOT / "scripts/check_includes.py", tree)
+            self.assertEqual(result.returncode, 1, f"{path} -> {target}\n{result.stdout}")
+            self.assertIn(f"{path}:2:", result.stdout)
+            self.assertIn("->", result.stdout)
+
+    def test_include_rules_allow_what_they_should(self):
+        tree = self.in_tree({
+            "include/octavo/error.hpp": "#include <string>\n", "include/octavo/gemm.hpp": "",
+            "src/base/hash.hpp": '#include "octavo/error.hpp"\n', "src/numerics/codec.hpp": "",
+            "src/backend/backend.hpp": '#include "octavo/gemm.hpp"\n', "src/cpu/cpu.hpp": "",
+            "src/cpu/a.cpp": '#include "numerics/codec.hpp"\n#include "cpu/cpu.hpp"\n'
+                             "#include <hwy/highway.h>\n#include <fmt/format.h>\n",
+            "src/backend/registry.cpp": '#include "cpu/cpu.hpp"\n',
+            "llm/model.hpp": '#include "octavo/gemm.hpp"\n',
+            "tools/octavo/main.cpp": '#include "llm/model.hpp"\n#include <CLI/CLI.hpp>\n',
+            "tests/cpu/t.cpp": '#include "cpu/cpu.hpp"\n#include <gtest/gtest.h>\n'})
+        result = run(sys.executable, ROOT / "scripts/check_includes.py", tree)
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+    # --- style
+
+    def test_style_notices_seeded_faults(self):
+        spdx = "// SPDX-License-Identifier: Apache-2.0\n"
+        good = {".clang-format": (ROOT / ".clang-format").read_text(encoding="utf-8"),
+                "src/a.cpp": spdx + "int f() { return 1; }\n"}
+        result = run(ROOT / "scripts/check_style.sh", self.in_tree(good))
+        self.assertEqual(result.returncode, 0, result.stdout)
+        faults = {
+            "SPDX": {"src/b.cpp": "int g() { return 1; }\n"},
+            "outside ASCII": {"src/b.cpp": spdx + "// caf\u00e9\n"},
+            "at most 600": {"src/b.cpp": spdx + "// line\n" * 600},
+        }
+        if shutil.which("clang-format"):
+            faults["clang-format"] = {"src/b.cpp": spdx + "int   g( ){return 1;}\n"}
+        for message, files in faults.items():
+            result = run(ROOT / "scripts/check_style.sh", self.in_tree({**good, **files}))
+            self.assertEqual(result.returncode, 1, f"{message}\n{result.stdout}")
+            self.assertIn(message, result.stdout)
+
+    # --- documents
+
+    def test_readme_example_is_the_compiled_one(self):
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"```cpp\n(.*?)```", readme, re.S)
+        source = (ROOT / "examples/gemm.cpp").read_text(encoding="utf-8")
+        self.assertEqual(len(blocks), 1)
+        self.assertEqual(blocks[0], source[source.index("#include <cstdio>"):])
+
+    def test_generated_documents_are_fresh(self):
+        if not COMMAND:
+            self.skipTest("the command is not built")
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(ROOT / "scripts/generate_docs.sh", COMMAND, folder)
+            self.assertEqual(result.returncode, 0, result.stdout)
+            names = sorted(os.listdir(folder))
+            self.assertEqual(names, sorted(os.listdir(ROOT / "docs/generated")))
+            for name in names:
+                fresh = (pathlib.Path(folder) / name).read_text(encoding="utf-8")
+                kept = (ROOT / "docs/generated" / name).read_text(encoding="utf-8")
+                self.assertEqual(fresh, kept, f"docs/generated/{name} is stale; run "
+                                 "scripts/generate_docs.sh build/dev/octavo")
+
+    def test_links_lead_somewhere(self):
+        documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"),
+                     *(ROOT / "tests").rglob("*.md"), *(ROOT / "bench").rglob("*.md")]
+        for document in documents:
+            text = document.read_text(encoding="utf-8")
+            for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+                if "://" in target or target.startswith("mailto:"):
+                    continue
+                self.assertTrue((document.parent / target).exists(), f"{document}: {target}")
+
+    def test_case_table_names_tests_that_exist(self):
+        result = run(sys.executable, ROOT / "scripts/check_case_table.py", ROOT)
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+    def test_case_table_check_notices_seeded_faults(self):
+        sources = {"tests/gemm/gemm_test.cpp": "TEST(Gemm, C22_zero) {}\nTEST(Gemm, other) {}\n"}
+        for table, fault in (("| C22 | `gemm/Gemm.C22_zero` |", None),
+                             ("| C22 | `gemm/Gemm.C22_*` |", None),
+                             ("| C22 | `gemm/Gemm.C22_one` |", "no such test"),
+                             ("| | `gemm/Gemm.other` |", "does not name it")):
+            tree = self.in_tree({**sources, "tests/README.md": table})
+            result = run(sys.executable, ROOT / "scripts/check_case_table.py", tree)
+            self.assertEqual(result.returncode, 1 if fault else 0, result.stdout)
+            self.assertIn(fault or "0 problems", result.stdout)
+
+
+if __name__ == "__main__":
+    python_suite.main(RepositoryTest)
