@@ -222,6 +222,150 @@ struct TileProduct {
   }
 };
 
+// One or two groups of B, decoded on the way, by a single row (kGroupsA = 0) or one group of A.
+// PERF: the vector units decode a piece of B, 16 rows by 64 of K, while the tile unit multiplies
+// the piece before it. The two buffers of a piece share a page: loads from one are never mistaken
+// for reads of what is being stored to the other, which the processor tells apart by the low 12
+// bits.
+template <int kGroupsB, int kGroupsA>
+class StreamedProduct {
+ public:
+  OCTAVO_TARGET_AMX StreamedProduct(const PackArgs& b_rows, const ProductArgs& args)
+      : b_rows_(b_rows), args_(args), decode_(x86::decoder_of(b_rows.dtype)) {
+    const std::int64_t first_missing = b_rows.num_rows % kTileRows;
+    if (first_missing == 0) return;
+    for (std::byte* piece : {pieces_, pieces_ + kPieceBytes}) {
+      for (std::int64_t i = 0; i < kPieceBytes; i += kPanelVectorBytes) {
+        _mm512_store_si512(piece + i, _mm512_setzero_si512());
+      }
+    }
+  }
+
+  OCTAVO_TARGET_AMX void run() {
+    const Product sums{args_, args_.a, pieces_, args_.totals, 0};
+    const std::int64_t num_blocks = num_scale_blocks(args_.k);
+    const bool scaled = args_.a_scale != nullptr;
+    if (!scaled) sums.load_sums();
+    for (std::int64_t block = 0; block < num_blocks; ++block) {
+      const std::int64_t k = block * kScaleBlock;
+      decode_piece(0, 0, k);
+      if (block > 0) finish_block(sums, block - 1);
+      if (scaled) sums.zero_sums();
+      if constexpr (kGroupsB > 1) decode_piece(1, 1, k);
+      multiply_piece<0>(0, k);
+      decode_piece(0, kGroupsB > 1 ? 0 : 1, k + kPieceK);
+      if constexpr (kGroupsB > 1) {
+        multiply_piece<1>(1, k);
+        decode_piece(1, 1, k + kPieceK);
+        multiply_piece<0>(0, k + kPieceK);
+      }
+    }
+    finish_block(sums, num_blocks - 1);
+    if (scaled) {
+      sums.promote(partials_[(num_blocks - 1) % 2], num_blocks - 1, 0, 0);
+    } else {
+      sums.store_sums(args_.totals, args_.totals_stride, kTileRows);
+    }
+  }
+
+ private:
+  using Product = TileProduct<kGroupsB, kGroupsA>;
+  static constexpr std::int64_t kPieceK = 2 * kBf16PerVector;
+  static constexpr std::int64_t kPieceBytes = 2 * kTileBytes;
+  // How far ahead of its use B is asked for.
+  static constexpr std::int64_t kPrefetchBytes = 1024;
+
+  // The last piece of a block is multiplied while the next block's first one is decoded; then the
+  // sums of the block before are added to the totals while that goes on.
+  OCTAVO_TARGET_AMX void finish_block(const Product& sums, std::int64_t block) {
+    constexpr int kLastGroup = kGroupsB - 1;
+    multiply_piece<kLastGroup>(1, block * kScaleBlock + kPieceK);
+    if (args_.a_scale == nullptr) return;
+    if (block > 0) sums.promote(partials_[(block - 1) % 2], block - 1, 0, 0);
+    sums.store_sums(partials_[block % 2], Product::kColumns, kGroupsB * kTileRows * kTileRows);
+  }
+
+  OCTAVO_TARGET_AMX void decode_piece(std::int64_t group, int buffer, std::int64_t k) {
+    if (k >= args_.k) return;
+    const std::int64_t count = std::min(kPieceK, args_.k - k);
+    const std::int64_t bytes = size_bytes(b_rows_.dtype);
+    const std::int64_t num_rows =
+        std::min<std::int64_t>(kTileRows, b_rows_.num_rows - group * kTileRows);
+    const std::byte* in = b_rows_.rows + group * kTileRows * b_rows_.row_stride_bytes + k * bytes;
+    // Behind the end of a row comes the row of the next group.
+    const std::int64_t row_bytes = args_.k * bytes;
+    std::int64_t ahead = std::min(kPrefetchBytes, row_bytes);
+    if (k * bytes + ahead >= row_bytes) ahead += b_rows_.prefetch_stride_bytes - row_bytes;
+    std::byte* out = pieces_ + buffer * kPieceBytes;
+    if (b_rows_.dtype == DType::kBF16) {
+      for (std::int64_t row = 0; row < num_rows; ++row) {
+        _mm_prefetch(in + ahead, _MM_HINT_T0);
+        _mm_prefetch(in + ahead + kPanelVectorBytes, _MM_HINT_T0);
+        x86::pack_bf16_row(in, count, out, kTileBytes);
+        in += b_rows_.row_stride_bytes;
+        out += kPanelVectorBytes;
+      }
+    } else {
+      const __mmask64 valid =
+          count == kPieceK ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
+      for (std::int64_t row = 0; row < num_rows; ++row) {
+        _mm_prefetch(in + ahead, _MM_HINT_T0);
+        const x86::Bf16Pair pair = decode_(_mm512_maskz_loadu_epi8(valid, in));
+        _mm512_store_si512(out, pair.first);
+        _mm512_store_si512(out + kTileBytes, pair.second);
+        in += b_rows_.row_stride_bytes;
+        out += kPanelVectorBytes;
+      }
+    }
+    finish_stores();
+  }
+
+  // Group kGroup of B, K [k, k + kPieceK). Tiles 6 and 7 keep A's two steps for the second group.
+  template <int kGroup>
+  OCTAVO_TARGET_AMX void multiply_piece(int half, std::int64_t k) {
+    if (k >= args_.k) return;
+    const std::byte* b = pieces_ + (kGroupsB > 1 ? kGroup : half) * kPieceBytes;
+    const std::byte* a = args_.a + k / kBf16PerVector * Product::kStepBytesA;
+    const bool two_steps = args_.k - k > kBf16PerVector;
+    if constexpr (kGroup == 0) {
+      _tile_loadd(6, a, Product::kRowBytesA);
+      _tile_loadd(4, b, kPanelVectorBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      if (!two_steps) return;
+      _tile_loadd(7, a + Product::kStepBytesA, Product::kRowBytesA);
+      _tile_loadd(5, b + kTileBytes, kPanelVectorBytes);
+      _tile_dpbf16ps(0, 5, 7);
+    } else {
+      _tile_loadd(4, b, kPanelVectorBytes);
+      _tile_dpbf16ps(1, 4, 6);
+      if (!two_steps) return;
+      _tile_loadd(5, b + kTileBytes, kPanelVectorBytes);
+      _tile_dpbf16ps(1, 5, 7);
+    }
+  }
+
+  const PackArgs& b_rows_;
+  const ProductArgs& args_;
+  const x86::Fp8ToBf16 decode_;
+  alignas(4096) std::byte pieces_[2 * kPieceBytes];
+  alignas(64) float partials_[2][2 * kTileRows * kTileRows];
+};
+
+OCTAVO_TARGET_AMX void streamed_product(const PackArgs& b_rows, const ProductArgs& args) {
+  const bool one_row = args.num_rows_a == 1;
+  const bool one_group = args.num_rows_b <= kTileRows;
+  _tile_loadconfig(one_row ? &kOneColumnTiles : &kWideTiles);
+  finish_stores();
+  if (one_row) {
+    one_group ? StreamedProduct<1, 0>(b_rows, args).run()
+              : StreamedProduct<2, 0>(b_rows, args).run();
+  } else {
+    one_group ? StreamedProduct<1, 1>(b_rows, args).run()
+              : StreamedProduct<2, 1>(b_rows, args).run();
+  }
+  _tile_release();
+}
+
 template <int kGroupsB>
 OCTAVO_TARGET_AMX void multiply_groups(const ProductArgs& args, const std::byte* b,
                                        std::int64_t row_b) {
@@ -288,6 +432,7 @@ const BlockedKernels* amx_bf16_kernels() {
       .pack_a = pack_a,
       .pack_b = pack_b,
       .product = product,
+      .streamed_product = streamed_product,
   };
   static const bool available =
       avx512_bf16_kernels() != nullptr && processor_has_amx_bf16() && request_tile_permission();

@@ -25,6 +25,8 @@ constexpr std::int64_t kMaxTileN = 1024;
 constexpr std::int64_t kPanelBudgetBytes = 1 << 20;
 // Tiles for each thread where D has few rows: threads that finish early take more of them.
 constexpr std::int64_t kTilesPerThread = 4;
+// Up to this many rows of A a product waits for B more than it computes.
+constexpr std::int64_t kMaxStreamedRows = 16;
 // Fewer rows of B than this in a tile do not pay for its start.
 constexpr std::int64_t kMinTileN = 64;
 // Rows of D that leave a transposed tile together: one cache line of totals.
@@ -95,7 +97,7 @@ Plan make_plan(const BlockedKernels& kernels, const GemmProblem& problem, int nu
   plan.a_panel = reserve(plan.panel_rows_a * held_k * element_bytes(kernels));
   plan.b_panel = reserve(rows_b * chunk_k * element_bytes(kernels));
   plan.a_scale = reserve(plan.panel_rows_a * num_scale_blocks(held_k) * kFloatBytes);
-  plan.b_scale = reserve(rows_b * num_scale_blocks(chunk_k) * kFloatBytes);
+  plan.b_scale = reserve(rows_b * num_scale_blocks(held_k) * kFloatBytes);
   plan.totals = reserve(tile_elements * kFloatBytes);
   plan.split_sums = reserve(problem.num_splits > 1 ? tile_elements * kFloatBytes : 0);
   plan.rows =
@@ -226,15 +228,21 @@ class TileTask {
     }
     std::byte* b_panel = scratch_ + plan_.b_panel;
     const std::int64_t rows_b = kernels_.rows_b_at_a_time;
+    // With one group of A the panel of a pass is one long chunk.
+    const bool streams =
+        kernels_.streamed_product != nullptr && num_rows_ <= kernels_.group_a && b_.col_stride == 1;
+    const std::int64_t max_chunk_k = streams ? k : kernels_.chunk_k;
     for (std::int64_t n = 0; n < num_cols_; n += rows_b) {
       const std::int64_t count = std::min(rows_b, num_cols_ - n);
-      for (std::int64_t chunk = 0; chunk < k; chunk += kernels_.chunk_k) {
-        const std::int64_t chunk_k = std::min(kernels_.chunk_k, k - chunk);
+      for (std::int64_t chunk = 0; chunk < k; chunk += max_chunk_k) {
+        const std::int64_t chunk_k = std::min(max_chunk_k, k - chunk);
         PackArgs rows =
             contiguous_rows(b_, col_ + n, count, k_begin + chunk, chunk_k, scratch_ + plan_.raw);
         rows.group = kernels_.group_b;
         rows.panel = b_panel;
-        kernels_.pack_b(rows);
+        if (num_rows_ <= kMaxStreamedRows && n + rows_b < num_cols_) {
+          rows.prefetch_stride_bytes = rows_b * b_.row_stride * size_bytes(b_.dtype);
+        }
         ProductArgs args{.a = scratch_ + plan_.a_panel + panel_bytes(panel_rows_a_, chunk),
                          .b = b_panel,
                          .num_rows_a = num_rows_,
@@ -252,7 +260,12 @@ class TileTask {
         }
         args.totals = floats(plan_.totals) + n * (kernels_.totals_transposed ? inner_extent_ : 1);
         args.totals_stride = inner_extent_;
-        kernels_.product(args);
+        if (streams) {
+          kernels_.streamed_product(rows, args);
+        } else {
+          kernels_.pack_b(rows);
+          kernels_.product(args);
+        }
       }
     }
   }

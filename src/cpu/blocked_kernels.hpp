@@ -35,6 +35,9 @@ struct PackArgs {
   std::int64_t k = 0;
   std::int64_t group = 1;
   std::byte* panel = nullptr;
+  // From each row to the one that will be packed after it, to be brought nearer meanwhile; 0 for
+  // none.
+  std::int64_t prefetch_stride_bytes = 0;
 };
 
 // totals[m, n] += sum over k of A[m, k] * B[n, k], each 128 of K scaled if scales are given.
@@ -69,6 +72,9 @@ struct BlockedKernels {
   void (*pack_a)(const PackArgs&) = nullptr;
   void (*pack_b)(const PackArgs&) = nullptr;
   void (*product)(const ProductArgs&) = nullptr;
+  // The sums of product(), with B's rows packed on the way: for up to group_a rows of A and
+  // rows_b_at_a_time of B, any K, `a` one chunk. Null for none: pack_b() and product() serve.
+  void (*streamed_product)(const PackArgs& b_rows, const ProductArgs&) = nullptr;
 };
 
 // Those this machine can run, best first; the last one runs everywhere and takes every type.

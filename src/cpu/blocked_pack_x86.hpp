@@ -82,11 +82,12 @@ class Fp8ToBf16 {
 };
 
 OCTAVO_TARGET_AVX512_BF16 inline void pack_fp8_row(const std::byte* row, std::int64_t k,
-                                                   const Fp8ToBf16& decode, std::byte* out,
-                                                   std::int64_t step_bytes) {
+                                                   const Fp8ToBf16& decode, const std::byte* next,
+                                                   std::byte* out, std::int64_t step_bytes) {
   constexpr std::int64_t kCodesPerPair = 2 * kBf16PerVector;
   std::int64_t i = 0;
   for (; i + kCodesPerPair <= k; i += kCodesPerPair) {
+    if (next != nullptr) _mm_prefetch(next + i, _MM_HINT_T0);
     const Bf16Pair pair = decode(_mm512_loadu_si512(row + i));
     _mm512_store_si512(out, pair.first);
     _mm512_store_si512(out + step_bytes, pair.second);
@@ -111,25 +112,31 @@ OCTAVO_TARGET_AVX512_BF16 inline void pack_bf16_row(const std::byte* row, std::i
   _mm512_store_si512(out, _mm512_maskz_loadu_epi16(rest, row + 2 * i));
 }
 
+OCTAVO_TARGET_AVX512_BF16 inline Fp8ToBf16 decoder_of(DType dtype) {
+  return Fp8ToBf16(dtype == DType::kE5M2 ? kBf16Bytes<E5M2> : kBf16Bytes<E4M3>);
+}
+
 OCTAVO_TARGET_AVX512_BF16 inline void pack_rows(const PackArgs& args) {
   const std::int64_t num_steps = (args.k + kBf16PerVector - 1) / kBf16PerVector;
   const std::int64_t step_bytes = args.group * kPanelVectorBytes;
   const std::int64_t num_panel_rows = (args.num_rows + args.group - 1) / args.group * args.group;
-  const Fp8ToBf16 decode(args.dtype == DType::kE5M2 ? kBf16Bytes<E5M2> : kBf16Bytes<E4M3>);
+  const Fp8ToBf16 decode = decoder_of(args.dtype);
   for (std::int64_t row = 0; row < num_panel_rows; ++row) {
     const std::int64_t group_begin = row / args.group * args.group;
     std::byte* out = args.panel + (group_begin * num_steps + row - group_begin) * kPanelVectorBytes;
-    if (row >= args.num_rows) {
-      for (std::int64_t step = 0; step < num_steps; ++step) {
-        _mm512_store_si512(out + step * step_bytes, _mm512_setzero_si512());
+    if (row < args.num_rows) {
+      const std::byte* in = args.rows + row * args.row_stride_bytes;
+      const std::byte* next =
+          args.prefetch_stride_bytes == 0 ? nullptr : in + args.prefetch_stride_bytes;
+      if (args.dtype == DType::kBF16) {
+        pack_bf16_row(in, args.k, out, step_bytes);
+      } else {
+        pack_fp8_row(in, args.k, decode, next, out, step_bytes);
       }
       continue;
     }
-    const std::byte* in = args.rows + row * args.row_stride_bytes;
-    if (args.dtype == DType::kBF16) {
-      pack_bf16_row(in, args.k, out, step_bytes);
-    } else {
-      pack_fp8_row(in, args.k, decode, out, step_bytes);
+    for (std::int64_t step = 0; step < num_steps; ++step) {
+      _mm512_store_si512(out + step * step_bytes, _mm512_setzero_si512());
     }
   }
 }
