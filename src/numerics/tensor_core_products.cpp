@@ -156,21 +156,29 @@ HWY_INLINE bool decode(const std::uint8_t* HWY_RESTRICT codes, DType format, int
     hn::StoreU(hn::IfThenElse(is_zero, hn::Set(d8, kZeroExponent), exponent), d8, exponents + i);
   }
 
-  // The fields of a code, shifted to FP32's, are its value times a power of two, subnormals too.
+  // The fields of a normal code are FP32's after a shift and a change of bias. A subnormal code
+  // gets a hidden bit by the same steps with one exponent more, which is then subtracted: no FP32
+  // subnormal appears, which a caller's flush-to-zero would lose.
   const DF df;
   const hn::Rebind<std::uint8_t, DF> d8_quarter;
   const hn::Rebind<std::uint32_t, DF> du32;
-  const auto rescale = hn::Set(
-      df,
-      std::bit_cast<float>(static_cast<std::uint32_t>(2 * kF32Bias - bias) << kF32FractionBits));
+  const auto one_exponent = hn::Set(du32, 1U << kF32FractionBits);
+  const auto min_normal_field =
+      hn::Set(du32, static_cast<std::uint32_t>(kF32Bias + 1 - bias) << kF32FractionBits);
+  const auto bias_change =
+      hn::Set(du32, static_cast<std::uint32_t>(kF32Bias - bias) << kF32FractionBits);
   const auto sign_mask = hn::Set(du32, 0x80U);
   const auto code_mask = hn::Set(du32, 0x7FU);
   for (int i = 0; i < count; i += static_cast<int>(hn::Lanes(df))) {
     const auto code = hn::PromoteTo(du32, hn::LoadU(d8_quarter, codes + i));
     const auto sign = hn::ShiftLeft<24>(hn::And(code, sign_mask));
-    const auto magnitude =
-        hn::ShiftLeftSame(hn::And(code, code_mask), kF32FractionBits - fraction_bits);
-    const auto value = hn::Mul(hn::BitCast(df, magnitude), rescale);
+    const auto normal = hn::Add(
+        hn::ShiftLeftSame(hn::And(code, code_mask), kF32FractionBits - fraction_bits), bias_change);
+    const auto subnormal =
+        hn::Sub(hn::BitCast(df, hn::Add(normal, one_exponent)), hn::BitCast(df, min_normal_field));
+    const auto is_subnormal = hn::RebindMask(
+        df, hn::Lt(hn::BitCast(D32(), normal), hn::BitCast(D32(), min_normal_field)));
+    const auto value = hn::IfThenElse(is_subnormal, subnormal, hn::BitCast(df, normal));
     hn::StoreU(hn::Or(value, hn::BitCast(df, sign)), df, values + i);
   }
   return !hn::AllTrue(d8, hn::Eq(any_special, hn::Zero(d8)));

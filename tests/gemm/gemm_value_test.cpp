@@ -9,6 +9,7 @@
 #include "octavo/gemm.hpp"
 #include "octavo/metrics.hpp"
 #include "support/bit_comparison.hpp"
+#include "support/denormal_mode.hpp"
 #include "support/gemm_data.hpp"
 
 namespace octavo::test {
@@ -282,6 +283,29 @@ TEST_P(GemmValues, C45_rows_behind_m_are_never_read) {
     EXPECT_EQ(nan_padded.d.bytes(), zero_padded.d.bytes());
     for (std::int64_t i = 0; i < 7 * 72; ++i) ASSERT_TRUE(std::isfinite(nan_padded.d.at(i)));
     for (std::int64_t i = 7 * 72; i < 128 * 72; ++i) ASSERT_TRUE(std::isnan(nan_padded.d.at(i)));
+  }
+}
+
+// FP32 subnormals are numbers here, whatever mode the calling thread is in.
+TEST(EmulatedAndReferenceGemm, KeepSubnormalsForACallerThatFlushesThem) {
+  for (const Numerics numerics : {Numerics::kReference, Numerics::kEmulated}) {
+    GemmData data({.m = 70, .n = 70, .k = 128, .recipe = ScaleRecipe::kRow});
+    for (std::int64_t i = 0; i < 70; ++i) {
+      data.a_scale.set(i, 0x1p-60F);
+      data.b_scale.set(i, 0x1p-75F);
+    }
+    gemm(data.problem(), on_cpu(numerics));
+    const HostTensor kept = data.d;
+    int num_subnormal = 0;
+    for (std::int64_t i = 0; i < kept.size(); ++i) {
+      num_subnormal += std::fpclassify(kept.at(i)) == FP_SUBNORMAL ? 1 : 0;
+    }
+    EXPECT_GT(num_subnormal, 4000);
+    {
+      const FlushDenormals flush;
+      gemm(data.problem(), on_cpu(numerics));
+    }
+    EXPECT_EQ(data.d.bytes(), kept.bytes());
   }
 }
 

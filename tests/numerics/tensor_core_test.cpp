@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "support/denormal_mode.hpp"
 #include "support/simd_targets.hpp"
 #include "support/test_level.hpp"
 
@@ -211,6 +212,28 @@ void compare_many_tiles(int num_repeats) {
 // About 80,000 dot products for each instruction set; OCTAVO_TEST_LEVEL=full: 4 million each.
 TEST(TensorCore, tiles_equal_single_dot_products) {
   test::for_each_simd_target([] { compare_many_tiles(test::full_level() ? 50 : 1); });
+}
+
+TEST(TensorCore, flush_to_zero_on_the_calling_thread_changes_no_bit) {
+  std::vector<std::uint8_t> a(3 * 64);
+  std::vector<std::uint8_t> b(70 * 64);
+  std::mt19937_64 random(5);
+  for (auto* codes : {&a, &b}) {
+    for (std::uint8_t& code : *codes) code = random_code(Codes::kSubnormal, DType::kE5M2, random);
+  }
+  const auto products = [&] {
+    std::vector<float> out(3 * 70);
+    tensor_core_products(kHopper, {a.data(), DType::kE5M2, 64, 1}, 3,
+                         {b.data(), DType::kE5M2, 64, 1}, 70, 64, ChainStart::kAbsent,
+                         {out.data(), 70});
+    return out;
+  };
+  test::for_each_simd_target([&] {
+    const std::vector<float> kept = products();
+    EXPECT_GT(std::count_if(kept.begin(), kept.end(), [](float value) { return value != 0; }), 180);
+    const test::FlushDenormals flush;
+    EXPECT_EQ(products(), kept);
+  });
 }
 
 TEST(TensorCore, tiles_follow_every_model_parameter) {
