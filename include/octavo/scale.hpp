@@ -60,7 +60,7 @@ inline constexpr float kDefaultAmaxFloor = 1e-4F;
 
 // ceil(extent / kScaleBlock); a ragged last block is smaller and has a scale of its own.
 [[nodiscard]] constexpr long long num_scale_blocks(long long extent) noexcept {
-  return (extent + kScaleBlock - 1) / kScaleBlock;
+  return extent / kScaleBlock + (extent % kScaleBlock != 0 ? 1 : 0);
 }
 
 struct ScaleShape {

@@ -59,11 +59,22 @@ class Requantizer {
         select_backend("requantize", dequantize_problem(0, 0), execution_);
     if (!backend.ok()) return backend.error();
     backend_ = backend.value();
+    if (problem_.q.num_elements() == 0) return run_empty();
     const bool one_scale = problem_.granularity == ScaleGranularity::kTensor;
     return one_scale ? run_tensor() : run_stripes(problem_.new_scale, ScaleSource::kDynamic);
   }
 
  private:
+  // No codes, but perhaps scales; and perhaps more rows than could ever be walked.
+  Result<QuantizeReport> run_empty() {
+    QuantizeProblem empty;
+    empty.x = make_view(values_.data(), DType::kF32, {problem_.q.shape[0], cols_});
+    empty.q = problem_.new_q;
+    empty.granularity = problem_.granularity;
+    empty.scale = problem_.new_scale;
+    return backend_->quantize(empty, execution_);
+  }
+
   // The tensor's new scale is the largest of its stripes' scales: division keeps order.
   Result<QuantizeReport> run_tensor() {
     float largest = 0;
@@ -72,8 +83,7 @@ class Requantizer {
     QuantizeProblem measure;
     measure.granularity = problem_.granularity;
     measure.scale = make_view(&stripe_scale, DType::kF32, {1});
-    std::int64_t row = 0;
-    do {
+    for (std::int64_t row = 0; row < problem_.q.shape[0]; row += kScaleBlock) {
       const std::int64_t num_rows = stripe_rows(row);
       const Result<QuantizeReport> decoded =
           backend_->dequantize(dequantize_problem(row, num_rows), execution_);
@@ -83,8 +93,7 @@ class Requantizer {
       const Result<QuantizeReport> measured = backend_->quantize(measure, execution_);
       if (!measured.ok()) return measured;
       largest = std::max(largest, stripe_scale);
-      row += kScaleBlock;
-    } while (row < problem_.q.shape[0]);
+    }
     // Read back from its final type: the codes must match the scale as stored.
     std::uint32_t stored = 0;
     MutableTensorView scale = make_view(&stored, problem_.new_scale.dtype, {1});
@@ -96,8 +105,7 @@ class Requantizer {
 
   Result<QuantizeReport> run_stripes(const MutableTensorView& new_scale, ScaleSource source) {
     Result<QuantizeReport> report = QuantizeReport{};
-    std::int64_t row = 0;
-    do {
+    for (std::int64_t row = 0; row < problem_.q.shape[0]; row += kScaleBlock) {
       const std::int64_t num_rows = stripe_rows(row);
       report = backend_->dequantize(dequantize_problem(row, num_rows), execution_);
       if (!report.ok()) return report;
@@ -109,8 +117,7 @@ class Requantizer {
       quantized.scale_source = source;
       report = backend_->quantize(quantized, execution_);
       if (!report.ok()) return report;
-      row += kScaleBlock;
-    } while (row < problem_.q.shape[0]);
+    }
     return report;
   }
 

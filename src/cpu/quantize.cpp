@@ -30,6 +30,11 @@ static_assert(kBandCols % kScaleBlock == 0);
 // Elements of work below which another thread costs more than it brings.
 constexpr std::int64_t kElemsPerTask = 32 * 1024;
 
+// ceil(a / b), for any a: the extents of an empty matrix may be as large as int64 allows.
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+
 // A part of the matrix.
 struct Region {
   std::int64_t row;
@@ -141,9 +146,9 @@ struct Tiling {
   std::int64_t band_cols;
   std::int64_t group_elems;
 
-  [[nodiscard]] std::int64_t num_tile_cols() const { return (cols + tile_cols - 1) / tile_cols; }
+  [[nodiscard]] std::int64_t num_tile_cols() const { return ceil_div(cols, tile_cols); }
   [[nodiscard]] std::int64_t num_tiles() const {
-    return (rows + tile_rows - 1) / tile_rows * num_tile_cols();
+    return ceil_div(rows, tile_rows) * num_tile_cols();
   }
   [[nodiscard]] Region tile(std::int64_t tile_idx) const {
     const std::int64_t row = tile_idx / num_tile_cols() * tile_rows;
@@ -172,7 +177,7 @@ Tiling tiling_for(ScaleGranularity granularity, std::int64_t rows, std::int64_t 
     tiling.band_rows = kScaleBlock;
     tiling.tile_cols = std::min(whole_row, kBandCols);
   }
-  const std::int64_t bands = kElemsPerTask / (tiling.tile_cols * tiling.band_rows);
+  const std::int64_t bands = kElemsPerTask / tiling.tile_cols / tiling.band_rows;
   tiling.tile_rows = tiling.band_rows * std::max<std::int64_t>(bands, 1);
   return tiling;
 }
@@ -222,7 +227,7 @@ void quantize_band(const QuantizeProblem& problem, const Tiling& tiling, const R
     }
     write_scales(problem, tiling, band, &factors);
   }
-  const std::int64_t num_groups = (band.num_cols + tiling.group_elems - 1) / tiling.group_elems;
+  const std::int64_t num_groups = ceil_div(band.num_cols, tiling.group_elems);
   for (std::size_t g = 0; g < static_cast<std::size_t>(num_groups); ++g) {
     factors[g] = reciprocal(factors[g]);
   }

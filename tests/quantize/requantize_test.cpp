@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "quantize/quantized_matrix.hpp"
@@ -106,6 +107,40 @@ TEST(Requantize, in_place) {
       ASSERT_EQ(codes[i], wanted.q.code(i)) << to_string(granularity) << " at " << i;
     }
     EXPECT_EQ(source.scale.codes(), wanted.scale.codes()) << to_string(granularity);
+  }
+}
+
+// Extents at the edge of int64 in a matrix without elements: nothing to do, and no overflow.
+TEST(Requantize, vast_empty_matrix) {
+  constexpr std::int64_t kVast = std::numeric_limits<std::int64_t>::max();
+  for (const ScaleGranularity granularity : test::kGranularities) {
+    for (const bool no_rows : {true, false}) {
+      // Scales of rows without columns exist, so that as many of them would need memory.
+      if (!no_rows && granularity == ScaleGranularity::kRow) continue;
+      const std::int64_t rows = no_rows ? 0 : kVast;
+      const std::int64_t cols = no_rows ? kVast : 0;
+      const ScaleShape shape = scale_shape(granularity, rows, cols);
+      std::uint8_t old_scale = 127;
+      std::uint8_t new_scale = 0;
+      RequantizeProblem problem;
+      problem.q.rank = 2;
+      problem.q.dtype = DType::kE4M3;
+      problem.q.shape = {rows, cols};
+      problem.q.strides = {1, 1};
+      problem.scale = make_view(&old_scale, DType::kUE8M0, {shape.rows, shape.cols});
+      if (granularity == ScaleGranularity::kTensor) problem.scale.rank = 1;
+      problem.granularity = granularity;
+      problem.new_q.rank = 2;
+      problem.new_q.dtype = DType::kE4M3;
+      problem.new_q.shape = problem.q.shape;
+      problem.new_q.strides = problem.q.strides;
+      problem.new_scale = make_view(&new_scale, DType::kUE8M0, {shape.rows, shape.cols});
+      problem.new_scale.rank = problem.scale.rank;
+      requantize(problem);
+      const bool has_scale = granularity == ScaleGranularity::kTensor;
+      EXPECT_EQ(decode(DType::kUE8M0, new_scale), has_scale ? 0x1p-22F : 0x1p-127F)
+          << to_string(granularity);
+    }
   }
 }
 
