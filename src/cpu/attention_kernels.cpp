@@ -433,10 +433,10 @@ HWY_INLINE FloatVec exp2_lanes(FloatVec x) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
   const FloatVec lowest = hn::Set(d, -126.0F);
-  // NOTE: x86's maximum returns its second operand if either is NaN.
-  const FloatVec clamped = hn::Min(hn::Set(d, 127.0F), hn::Max(lowest, x));
-  const auto exponent = hn::NearestInt(clamped);
-  const FloatVec f = hn::Sub(clamped, hn::ConvertTo(d, exponent));
+  const auto exponent = hn::NearestInt(hn::Min(hn::Set(d, 127.0F), hn::Max(lowest, x)));
+  // NOTE: from x, not from the clamped value: instruction sets differ in whether a minimum keeps a
+  // NaN. Out of range f is too large, and the result infinite above and set to 0 below.
+  const FloatVec f = hn::Sub(x, hn::ConvertTo(d, exponent));
   FloatVec poly = hn::Set(d, 1.546144469646172e-4F);
   poly = hn::MulAdd(poly, f, hn::Set(d, 1.3400428177419153e-3F));
   poly = hn::MulAdd(poly, f, hn::Set(d, 9.61805667852609e-3F));

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <random>
 #include <string>
 
 #include "attention/attention_case.hpp"
+#include "support/simd_targets.hpp"
 
 namespace octavo::testing {
 namespace {
@@ -118,9 +121,9 @@ TEST(AttentionProperty, reference_agrees_with_the_definition_on_random_problems)
   }
 }
 
-TEST(AttentionProperty, blocked_agrees_with_reference_on_random_problems) {
-  std::mt19937 random(20261129);
-  for (int i = 0; i < num_random_problems(); ++i) {
+void expect_blocked_agrees_with_reference(std::uint32_t seed, int num_problems) {
+  std::mt19937 random(seed);
+  for (int i = 0; i < num_problems; ++i) {
     AttentionCase made(random_setup(random));
     randomise_problem(random, made);
     set_random_scales(random, made);
@@ -131,6 +134,51 @@ TEST(AttentionProperty, blocked_agrees_with_reference_on_random_problems) {
     ASSERT_LE(largest_difference(blocked.lse, reference.lse), 2e-5)
         << describe(made.setup(), made.problem());
   }
+}
+
+TEST(AttentionProperty, blocked_agrees_with_reference_on_random_problems) {
+  expect_blocked_agrees_with_reference(20261129, num_random_problems());
+}
+
+TEST(AttentionProperty, blocked_agrees_with_reference_on_every_instruction_set) {
+  std::uint32_t seed = 5;
+  test::for_each_simd_target([&] { expect_blocked_agrees_with_reference(seed++, 12); });
+}
+
+// A NaN or an infinity that a query sees is not lost on the way, whatever the type.
+TEST(AttentionProperty, blocked_keeps_special_values) {
+  test::for_each_simd_target([&] {
+    for (const DType dtype : kValueTypes) {
+      for (const std::int64_t num_queries : {1, 30}) {
+        AttentionSetup setup;
+        setup.q_lengths = {num_queries};
+        setup.k_lengths = {300};
+        setup.dim_qk = setup.dim_vo = 40;
+        setup.k_dtype = setup.v_dtype = dtype;
+        AttentionCase made(setup);
+        const float bad = dtype == DType::kE4M3 ? std::numeric_limits<float>::quiet_NaN()
+                                                : std::numeric_limits<float>::infinity();
+        const auto values_with = [&](std::int64_t bad_dim) {
+          return [=](std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t dim) {
+            return row == 270 && dim == bad_dim ? bad : normal_at(9, b, row, head, dim);
+          };
+        };
+        made.fill_v(values_with(39));
+        if (dtype == DType::kE5M2) made.v_bytes()[static_cast<std::size_t>(270 * 40 + 39)] = 0x7C;
+        const AttentionResult in_v = made.run(Numerics::kBlocked);
+        for (std::size_t i = 0; i < in_v.o.size(); ++i) {
+          ASSERT_EQ(std::isfinite(in_v.o[i]), i % 40 != 39) << to_string(dtype);
+        }
+        made.fill_v(values_with(-1));
+        made.fill_k([](std::int64_t b, std::int64_t row, std::int64_t head, std::int64_t dim) {
+          return row == 270 && dim == 38 ? std::numeric_limits<float>::quiet_NaN()
+                                         : normal_at(8, b, row, head, dim);
+        });
+        const AttentionResult in_k = made.run(Numerics::kBlocked);
+        for (const float value : in_k.o) ASSERT_TRUE(std::isnan(value)) << to_string(dtype);
+      }
+    }
+  });
 }
 
 // FP8 Q, K and V: P is rounded to E4M3, so the error is that format's, not FP32's.
