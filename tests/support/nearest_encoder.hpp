@@ -20,11 +20,18 @@ class NearestEncoder {
 
   // NaN gives all ones below the sign bit.
   [[nodiscard]] std::uint32_t encode(float value) const {
+    std::size_t upper = 0;
+    return encode(value, &upper);
+  }
+
+  // The same; *upper is where the last search ended, tried first: neighbouring floats mostly lie
+  // between the same two values.
+  [[nodiscard]] std::uint32_t encode(float value, std::size_t* upper_hint) const {
     if (std::isnan(value)) return sign_bit_ - 1;
     const std::uint32_t sign = std::signbit(value) ? sign_bit_ : 0;
     const double magnitude = std::fabs(static_cast<double>(value));
-    const auto above = std::lower_bound(values_.begin(), values_.end(), magnitude);
-    const auto upper = static_cast<std::size_t>(above - values_.begin());
+    const std::size_t upper = first_not_below(magnitude, *upper_hint);
+    *upper_hint = upper;
     if (upper == values_.size()) return sign | static_cast<std::uint32_t>(upper - 1);
     if (upper == 0) return sign;
     const std::size_t lower = upper - 1;
@@ -39,6 +46,14 @@ class NearestEncoder {
   [[nodiscard]] std::uint32_t sign_bit() const { return sign_bit_; }
 
  private:
+  [[nodiscard]] std::size_t first_not_below(double magnitude, std::size_t hint) const {
+    const bool hint_is_right = hint > 0 && hint < values_.size() && values_[hint - 1] < magnitude &&
+                               magnitude <= values_[hint];
+    if (hint_is_right) return hint;
+    const auto at = std::lower_bound(values_.begin(), values_.end(), magnitude);
+    return static_cast<std::size_t>(at - values_.begin());
+  }
+
   enum class Overflow { kSaturate, kInf };
 
   NearestEncoder(int mantissa_bits, int bias, std::uint32_t max_code, Overflow overflow,
