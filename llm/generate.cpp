@@ -26,6 +26,14 @@ double per_second(std::int64_t count, double seconds) {
   return seconds > 0 ? static_cast<double>(count) / seconds : 0;
 }
 
+// Some chat formats begin with bos themselves: one is enough.
+std::vector<std::int32_t> with_bos(const BpeTokenizer& tokenizer, std::vector<std::int32_t> ids) {
+  if (tokenizer.add_bos() && tokenizer.bos() && (ids.empty() || ids.front() != *tokenizer.bos())) {
+    ids.insert(ids.begin(), *tokenizer.bos());
+  }
+  return ids;
+}
+
 void check_prompt(const LlamaConfig& config, std::span<const std::int32_t> prompt) {
   if (prompt.empty()) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -53,16 +61,12 @@ BpeTokenizer load_tokenizer(const Checkpoint& checkpoint) {
 std::vector<std::int32_t> encode_chat_prompt(const BpeTokenizer& tokenizer,
                                              std::string_view message, std::string_view system) {
   const std::vector<ChatMessage> messages{{ChatRole::kUser, std::string(message)}};
-  std::vector<std::int32_t> ids =
-      encode_chat(tokenizer, format_chat(detect_chat_format(tokenizer), messages, system));
-  if (tokenizer.add_bos() && tokenizer.bos()) ids.insert(ids.begin(), *tokenizer.bos());
-  return ids;
+  return with_bos(tokenizer, encode_chat(tokenizer, format_chat(detect_chat_format(tokenizer),
+                                                                messages, system)));
 }
 
 std::vector<std::int32_t> encode_raw_prompt(const BpeTokenizer& tokenizer, std::string_view text) {
-  std::vector<std::int32_t> ids = tokenizer.encode(text, SpecialTokens::kAsText);
-  if (tokenizer.add_bos() && tokenizer.bos()) ids.insert(ids.begin(), *tokenizer.bos());
-  return ids;
+  return with_bos(tokenizer, tokenizer.encode(text, SpecialTokens::kAsText));
 }
 
 std::vector<std::int32_t> stop_tokens(const LlamaConfig& config, const BpeTokenizer& tokenizer) {

@@ -75,7 +75,8 @@ void KvCache::grow(Store& store, std::int64_t num_pages) const {
 
 void KvCache::begin(std::int64_t num_tokens) {
   const std::int64_t end = length_ + num_tokens;
-  if (end > capacity()) {
+  // The last page may have more room than the context.
+  if (end > capacity() || end > shape_.max_positions) {
     // Twice as much each time, so that a long generation copies the cache a few times only.
     reserve(std::max(end, std::min(2 * capacity(), shape_.max_positions)));
   }
