@@ -135,11 +135,10 @@ struct Walk {
   std::array<std::int64_t, kMaxRank> strides{};
 
   explicit Walk(const TensorView& view) {
-    for (int i = 0; i < view.rank; ++i) {
-      const auto from = static_cast<std::size_t>(i);
-      const auto to = static_cast<std::size_t>(kMaxRank - view.rank + i);
-      shape[to] = view.shape[from];
-      strides[to] = view.strides[from];
+    const auto rank = static_cast<std::size_t>(view.rank);
+    for (std::size_t i = 0; i < rank; ++i) {
+      shape[shape.size() - rank + i] = view.shape[i];
+      strides[shape.size() - rank + i] = view.strides[i];
     }
   }
   [[nodiscard]] std::int64_t offset(std::int64_t i, std::int64_t j, std::int64_t k,
