@@ -4,6 +4,7 @@
 // tensors are checked where the host can read them; those in device memory cannot be.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -87,8 +88,6 @@ std::int64_t page_at(const TensorView& table, std::int64_t sequence_idx, std::in
       table.data)[sequence_idx * table.strides[0] + slot * table.strides[1]];
 }
 
-// ---- Views -------------------------------------------------------------------------------------
-
 Status check_each_view(Arguments& arguments) {
   for (Argument& argument : arguments) {
     const TensorView& view = argument.view;
@@ -118,12 +117,21 @@ Status check_each_view(Arguments& arguments) {
   return Ok{};
 }
 
-Status check_value_tensor(const Argument& argument, bool rows_only, const char* dense_shape,
-                          const char* varlen_shape, const char* offsets) {
+// The two ways that Q and O, or K and V, may be laid out.
+struct Layouts {
+  const char* dense;
+  const char* varlen;
+  const char* offsets;  // the argument that tells them apart
+};
+constexpr Layouts kQueryLayouts{"[batch, Sq, heads, dim]", "[total_q, heads, dim]", "q_offsets"};
+constexpr Layouts kKeyLayouts{"[batch, Sk, heads, dim] or [num_pages, page_size, heads, dim]",
+                              "[total_k, heads, dim]", "k_offsets"};
+
+Status check_value_tensor(const Argument& argument, const Layouts& layouts, bool is_varlen) {
   const TensorView& view = argument.view;
   if (view.absent()) {
     return refuse("{} is absent; it is required, as {}, or {} with {}. Pass it.", argument.name,
-                  dense_shape, varlen_shape, offsets);
+                  layouts.dense, layouts.varlen, layouts.offsets);
   }
   if (!is_value_type(view.dtype)) {
     return refuse(
@@ -131,23 +139,19 @@ Status check_value_tensor(const Argument& argument, bool rows_only, const char* 
         "dtype to what the memory holds.",
         argument.name, to_string(view.dtype));
   }
-  if (view.rank == (rows_only ? 3 : 4)) return Ok{};
-  if (rows_only) {
-    return refuse("{} has shape {}; with {} it needs 3 dimensions, {}. Leave {} out for {}.",
-                  argument.name, shape_text(view), offsets, varlen_shape, offsets, dense_shape);
-  }
-  return refuse("{} has shape {}; without {} it needs 4 dimensions, {}. Pass {} for {}.",
-                argument.name, shape_text(view), offsets, dense_shape, offsets, varlen_shape);
+  if (view.rank == (is_varlen ? 3 : 4)) return Ok{};
+  return refuse(
+      "{} has shape {}; {} {} it needs {}. {} for {}.", argument.name, shape_text(view),
+      is_varlen ? "with" : "without", layouts.offsets, is_varlen ? layouts.varlen : layouts.dense,
+      is_varlen ? "Leave them out" : "Pass them", is_varlen ? layouts.dense : layouts.varlen);
 }
 
 Status check_devices(const Arguments& arguments) {
   const Argument& q = arguments[0];
   for (const Argument& argument : arguments) {
     if (argument.view.absent() || argument.view.device == q.view.device) continue;
-    return refuse(
-        "q is on {} and {} is on {}; all tensors of a call must be on one device. Copy one of "
-        "them.",
-        to_string(q.view.device), argument.name, to_string(argument.view.device));
+    return refuse("q is on {} and {} is on {}; all must be on one device. Copy one of them.",
+                  to_string(q.view.device), argument.name, to_string(argument.view.device));
   }
   return Ok{};
 }
@@ -186,14 +190,14 @@ Result<Extents> agreed_extents(const AttentionProblem& p) {
   for (std::size_t i = 0; i <= k_heads_at; ++i) {
     if (p.k.shape[i] == p.v.shape[i]) continue;
     return refuse(
-        "k has shape {} and v {}; all but their last extents must be equal. Pass both of one "
-        "cache.",
+        "k has shape {} and v {}; all but their last extents must be equal. Pass one cache's both.",
         shape_text(p.k), shape_text(p.v));
   }
   if (p.k.shape[k_heads_at + 1] != extents.dim_qk) {
-    return refuse("q has shape {} and k {}; their last extents, the head dim, must be equal.{}",
-                  shape_text(p.q), shape_text(p.k),
-                  " Dims are never padded: pass views of the real extents.");
+    return refuse(
+        "q has shape {} and k {}; their last extents, the head dim, must be equal. "
+        "Pass views of the real extents.",
+        shape_text(p.q), shape_text(p.k));
   }
   for (const auto& [name, dim] : {std::pair{"q and k", extents.dim_qk}, {"v", extents.dim_vo}}) {
     if (dim >= 1 && dim <= kMaxHeadDim) continue;
@@ -202,8 +206,8 @@ Result<Extents> agreed_extents(const AttentionProblem& p) {
   }
   if (extents.kv_heads < 1 || extents.q_heads < 1 || extents.q_heads % extents.kv_heads != 0) {
     return refuse(
-        "q has {} heads and k {}; there must be heads, and q's a multiple of k's (each KV head "
-        "serves q heads / KV heads of them). Check which dimension of the shapes is heads.",
+        "q has {} heads and k {}; q's must be a multiple of k's, and above 0. Check which "
+        "dimension of the shapes is heads.",
         extents.q_heads, extents.kv_heads);
   }
 
@@ -240,14 +244,16 @@ Status check_key_extents(const AttentionProblem& p, Extents& extents) {
     extents.max_keys = p.k.shape[0];
   } else if (p.page_table.present()) {
     if (p.page_table.rank != 2 || p.page_table.shape[0] != extents.batch) {
-      return refuse("page_table has shape {}; with {} sequences it needs [{}, max_pages].",
-                    shape_text(p.page_table), extents.batch, extents.batch);
+      return refuse(
+          "page_table has shape {}; with {} sequences it needs [{}, max_pages]. Pass one row for "
+          "each.",
+          shape_text(p.page_table), extents.batch, extents.batch);
     }
     if (p.k.shape[1] < 1) {
       return refuse(
-          "k has shape {}, pages of {} keys; a page holds at least 1. Pass k as "
-          "[num_pages, page_size, heads, dim].",
-          shape_text(p.k), p.k.shape[1]);
+          "k has shape {}, pages of 0 keys; a page holds at least 1. Pass k as [num_pages, "
+          "page_size, heads, dim].",
+          shape_text(p.k));
     }
     const Int128 capacity = static_cast<Int128>(p.page_table.shape[1]) * p.k.shape[1];
     extents.max_keys = capacity > kMaxLength ? kMaxLength : static_cast<std::int64_t>(capacity);
@@ -269,16 +275,20 @@ Status check_key_extents(const AttentionProblem& p, Extents& extents) {
 
 // ---- Index tensors -----------------------------------------------------------------------------
 
+Status check_index_dtype(const char* name, const TensorView& view) {
+  if (view.dtype == DType::kI32) return Ok{};
+  return refuse("{} has dtype {}; lengths, offsets and page numbers are i32. Convert them.", name,
+                to_string(view.dtype));
+}
+
 Status check_offsets(const char* name, const TensorView& offsets, const char* rows_name,
                      std::int64_t num_rows, std::int64_t batch) {
   if (offsets.absent()) return Ok{};
-  if (offsets.dtype != DType::kI32) {
-    return refuse("{} has dtype {}; offsets are i32. Convert them.", name,
-                  to_string(offsets.dtype));
-  }
+  if (Status s = check_index_dtype(name, offsets); !s.ok()) return s;
   if (offsets.rank != 1 || offsets.shape[0] != batch + 1) {
-    return refuse("{} has shape {}; with {} sequences it needs [{}] (batch + 1).", name,
-                  shape_text(offsets), batch, batch + 1);
+    return refuse(
+        "{} has shape {}; with {} sequences it needs [{}] (batch + 1). Pass the last end too.",
+        name, shape_text(offsets), batch, batch + 1);
   }
   if (!on_host(offsets)) return Ok{};
   if (int32_at(offsets, 0) != 0) {
@@ -304,13 +314,10 @@ Status check_offsets(const char* name, const TensorView& offsets, const char* ro
 Status check_kv_lengths(const AttentionProblem& p, const Extents& extents) {
   const TensorView& lengths = p.kv_lengths;
   if (lengths.absent()) return Ok{};
-  if (lengths.dtype != DType::kI32) {
-    return refuse("kv_lengths has dtype {}; lengths are i32. Convert them.",
-                  to_string(lengths.dtype));
-  }
+  if (Status s = check_index_dtype("kv_lengths", lengths); !s.ok()) return s;
   if (lengths.rank != 1 || lengths.shape[0] != extents.batch) {
-    return refuse("kv_lengths has shape {}; with {} sequences it needs [{}].", shape_text(lengths),
-                  extents.batch, extents.batch);
+    return refuse("kv_lengths has shape {}; with {} sequences it needs [{}]. Pass one for each.",
+                  shape_text(lengths), extents.batch, extents.batch);
   }
   if (!on_host(lengths)) return Ok{};
   for (std::int64_t i = 0; i < extents.batch; ++i) {
@@ -325,10 +332,7 @@ Status check_kv_lengths(const AttentionProblem& p, const Extents& extents) {
 Status check_page_table(const AttentionProblem& p, const Extents& extents) {
   const TensorView& table = p.page_table;
   if (table.absent()) return Ok{};
-  if (table.dtype != DType::kI32) {
-    return refuse("page_table has dtype {}; page numbers are i32. Convert them.",
-                  to_string(table.dtype));
-  }
+  if (Status s = check_index_dtype("page_table", table); !s.ok()) return s;
   if (!on_host(table)) return Ok{};
   const std::int64_t num_pages = p.k.shape[0];
   const std::int64_t page_size = p.k.shape[1];
@@ -346,8 +350,6 @@ Status check_page_table(const AttentionProblem& p, const Extents& extents) {
   }
   return Ok{};
 }
-
-// ---- Numbers -----------------------------------------------------------------------------------
 
 Status check_numbers(const AttentionProblem& p) {
   if (!std::isfinite(p.softmax_scale)) {
@@ -371,8 +373,7 @@ Status check_numbers(const AttentionProblem& p) {
 // ---- Scales ------------------------------------------------------------------------------------
 
 struct ScaleRule {
-  const char* name;          // "k_scale"
-  const char* operand_name;  // "k"
+  const char* name;  // "k_scale"
   AttentionScale kind;
   const char* heads_name;  // "KV heads"
   std::int64_t num_heads;
@@ -463,15 +464,12 @@ Status check_scale_values(const ScaleRule& rule, const TensorView& scale, const 
 Status check_scale(const ScaleRule& rule, const TensorView& scale, const AttentionProblem& p,
                    const Extents& extents) {
   if (rule.kind == AttentionScale::kPageHead && !rule.is_key_side) {
-    return refuse(
-        "{}_kind is page_head; queries are not in pages. Use none, tensor, head or batch_head.",
-        rule.name);
+    return refuse("{}_kind is page_head; queries are not in pages. Use batch_head.", rule.name);
   }
   if (rule.kind == AttentionScale::kPageHead && p.page_table.absent()) {
     return refuse(
-        "{}_kind is page_head and page_table is absent; only {} in pages has a scale per page. Use "
-        "none, tensor, head or batch_head.",
-        rule.name, rule.operand_name);
+        "{}_kind is page_head and page_table is absent; there are no pages. Use batch_head.",
+        rule.name);
   }
   if (rule.kind == AttentionScale::kNone) {
     if (scale.absent()) return Ok{};
@@ -516,27 +514,23 @@ Status check_o_scale(const AttentionProblem& p) {
   return refuse("o_scale is {}; {}", value, kScaleValueRule);
 }
 
-// ---- Outputs -----------------------------------------------------------------------------------
-
 Status check_lse(const AttentionProblem& p, const Extents& extents) {
   const MutableTensorView& lse = p.lse;
   if (lse.absent()) return Ok{};
   if (lse.dtype != DType::kF32) {
     return refuse("lse has dtype {}; it is f32. Allocate it so.", to_string(lse.dtype));
   }
-  if (p.q_offsets.present()) {
-    if (lse.rank == 2 && lse.shape[0] == extents.q_heads && lse.shape[1] == p.q.shape[0]) {
-      return Ok{};
-    }
-    return refuse("lse has shape {}; with q_offsets it needs [{}, {}] (q heads, total_q).",
-                  shape_text(lse), extents.q_heads, p.q.shape[0]);
-  }
-  if (lse.rank == 3 && lse.shape[0] == extents.batch && lse.shape[1] == extents.q_heads &&
-      lse.shape[2] == p.q.shape[1]) {
+  const bool is_varlen = p.q_offsets.present();
+  const std::array<std::int64_t, 3> needed{is_varlen ? extents.q_heads : extents.batch,
+                                           is_varlen ? p.q.shape[0] : extents.q_heads,
+                                           p.q.shape[1]};
+  const int rank = is_varlen ? 2 : 3;
+  if (lse.rank == rank && std::equal(needed.begin(), needed.begin() + rank, lse.shape.begin())) {
     return Ok{};
   }
-  return refuse("lse has shape {}; it needs [{}, {}, {}] (batch, q heads, Sq).", shape_text(lse),
-                extents.batch, extents.q_heads, p.q.shape[1]);
+  return refuse("lse has shape {}; it needs [{}] ({}). Allocate it so.", shape_text(lse),
+                fmt::join(needed.begin(), needed.begin() + rank, ", "),
+                is_varlen ? "q heads, total_q with q_offsets" : "batch, q heads, Sq");
 }
 
 Status check_output_memory(const Arguments& arguments) {
@@ -566,22 +560,11 @@ Status check_output_memory(const Arguments& arguments) {
 Status validate(const AttentionProblem& p) {
   Arguments arguments = arguments_of(p);
   if (Status s = check_each_view(arguments); !s.ok()) return s;
-  const bool varlen_q = p.q_offsets.present();
-  const bool varlen_k = p.k_offsets.present();
-  for (const std::size_t i : {std::size_t{0}, kOutput}) {
-    if (Status s = check_value_tensor(arguments[i], varlen_q, "[batch, Sq, heads, dim]",
-                                      "[total_q, heads, dim]", "q_offsets");
-        !s.ok()) {
-      return s;
-    }
-  }
-  for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
-    if (Status s = check_value_tensor(
-            arguments[i], varlen_k, "[batch, Sk, heads, dim] or [num_pages, page_size, heads, dim]",
-            "[total_k, heads, dim]", "k_offsets");
-        !s.ok()) {
-      return s;
-    }
+  for (std::size_t i = 0; i <= kOutput; ++i) {
+    const bool holds_keys = i == 1 || i == 2;
+    const bool is_varlen = holds_keys ? p.k_offsets.present() : p.q_offsets.present();
+    const Layouts& layouts = holds_keys ? kKeyLayouts : kQueryLayouts;
+    if (Status s = check_value_tensor(arguments[i], layouts, is_varlen); !s.ok()) return s;
   }
   if (Status s = check_devices(arguments); !s.ok()) return s;
   if (Status s = check_layout(p); !s.ok()) return s;
@@ -601,9 +584,9 @@ Status validate(const AttentionProblem& p) {
   if (Status s = check_page_table(p, extents); !s.ok()) return s;
   if (Status s = check_numbers(p); !s.ok()) return s;
   const std::array<ScaleRule, 3> rules{
-      ScaleRule{"q_scale", "q", p.q_scale_kind, "q heads", extents.q_heads, false},
-      ScaleRule{"k_scale", "k", p.k_scale_kind, "KV heads", extents.kv_heads, true},
-      ScaleRule{"v_scale", "v", p.v_scale_kind, "KV heads", extents.kv_heads, true}};
+      ScaleRule{"q_scale", p.q_scale_kind, "q heads", extents.q_heads, false},
+      ScaleRule{"k_scale", p.k_scale_kind, "KV heads", extents.kv_heads, true},
+      ScaleRule{"v_scale", p.v_scale_kind, "KV heads", extents.kv_heads, true}};
   if (Status s = check_scale(rules[0], p.q_scale, p, extents); !s.ok()) return s;
   if (Status s = check_scale(rules[1], p.k_scale, p, extents); !s.ok()) return s;
   if (Status s = check_scale(rules[2], p.v_scale, p, extents); !s.ok()) return s;
