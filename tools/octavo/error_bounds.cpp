@@ -55,13 +55,12 @@ ErrorBound accumulation_bound(const GemmRequest& request, Numerics numerics) {
     case Numerics::kEmulated: return tensor_core_bound(request);
     default: break;
   }
-  // FP32 sums of exact products round K times; the roundings' signs are random, so they add up like
-  // sqrt(K), and each of a block's scale multiplications adds one. 4 is the margin.
-  constexpr double kMargin = 4;
-  constexpr double kFewRoundings = 8;
+  // FP32 sums of exact products round K times with random signs, so that the errors add up like
+  // sqrt(K) at most; 8 covers the roundings of scales and epilogue.
+  constexpr double kScaleAndEpilogueRoundings = 8;
   const double bound =
-      kMargin * kFp32HalfUlp * (std::sqrt(static_cast<double>(request.k)) + kFewRoundings);
-  return {bound, "FP32 sums: 4 * 2^-24 * (sqrt(K) + 8)"};
+      kFp32HalfUlp * (std::sqrt(static_cast<double>(request.k)) + kScaleAndEpilogueRoundings);
+  return {bound, "FP32 sums: 2^-24 * (sqrt(K) + 8)"};
 }
 
 }  // namespace octavo::cli

@@ -14,11 +14,6 @@ namespace {
 // One independent stream of random data for each operand.
 enum Stream : int { kStreamA, kStreamB, kStreamBias, kStreamAdded };
 
-std::vector<std::int64_t> with_batch(std::int64_t batch, std::vector<std::int64_t> shape) {
-  if (batch > 0) shape.insert(shape.begin(), batch);
-  return shape;
-}
-
 // The scale tensor as octavo/scale.hpp shapes it.
 HostTensor make_scale(ScaleGranularity granularity, DType dtype, std::int64_t batch,
                       std::int64_t rows, std::int64_t k) {

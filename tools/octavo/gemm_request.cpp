@@ -76,6 +76,11 @@ Json to_json(const GemmRequest& request) {
           {"seed", request.seed}};
 }
 
+std::vector<std::int64_t> with_batch(std::int64_t batch, std::vector<std::int64_t> shape) {
+  if (batch > 0) shape.insert(shape.begin(), batch);
+  return shape;
+}
+
 std::string repeat_command(const GemmRequest& request, const ExecutionRequest& how) {
   const GemmRequest defaults;
   std::string command = fmt::format("octavo run gemm --m {} --n {} --k {} --recipe {}", request.m,

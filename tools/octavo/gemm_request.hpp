@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "octavo/gemm.hpp"
 #include "random_data.hpp"
@@ -57,6 +58,10 @@ void add_gemm_options(CLI::App& verb, GemmRequest& request);
 void add_execution_options(CLI::App& verb, ExecutionRequest& request);
 
 [[nodiscard]] Json to_json(const GemmRequest& request);
+
+// A shape with the batch dimension in front, where there is one.
+[[nodiscard]] std::vector<std::int64_t> with_batch(std::int64_t batch,
+                                                   std::vector<std::int64_t> shape);
 
 // "octavo run gemm --m 1 ...": the command that repeats it.
 [[nodiscard]] std::string repeat_command(const GemmRequest& request, const ExecutionRequest& how);

@@ -11,5 +11,7 @@ namespace octavo::cli {
 class Session;
 
 void add_run_gemm(CLI::App& run, Session& session);
+void add_run_quantize(CLI::App& run, Session& session);
+void add_run_attention(CLI::App& run, Session& session);
 
 }  // namespace octavo::cli

@@ -12,6 +12,8 @@ void add_run(CLI::App& app, Session& session) {
   CLI::App* run = app.add_subcommand("run", "One problem, checked against the reference");
   run->require_subcommand(1);
   add_run_gemm(*run, session);
+  add_run_attention(*run, session);
+  add_run_quantize(*run, session);
 }
 
 }  // namespace octavo::cli
