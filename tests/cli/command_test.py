@@ -204,9 +204,12 @@ class CommandTest(unittest.TestCase):
                         ["--d-dtype", "e5m2"], ["--bias"], ["--accumulate"], ["--splits", 3],
                         ["--batch", 3, "--recipe", "row"], ["--batch", 2, "--bias", "--accumulate"],
                         ["--a-dtype", "e5m2"], ["--a-dtype", "bf16", "--recipe", "row"],
-                        ["--m", 0], ["--k", 0], ["--m", 1, "--n", 1], ["--data", "outliers"]):
+                        ["--data", "outliers"]):
             document = self.json_of(*PRODUCT, *options)
             self.assertTrue(document["within_bound"], options)
+        for m, n, k in ((0, 8, 64), (8, 0, 64), (8, 8, 0), (1, 1, 1), (1, 1, 4096)):
+            document = self.json_of("run", "gemm", "--m", m, "--n", n, "--k", k, "--bias")
+            self.assertTrue(document["within_bound"], (m, n, k))
 
     def test_run_gemm_is_repeatable(self):
         first = self.json_of(*PRODUCT, "--seed", 7)

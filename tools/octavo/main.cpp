@@ -63,6 +63,14 @@ int run(const std::vector<std::string>& given) {
                               &add_explain, &add_list, &add_generate, &add_perplexity};
   for (const auto add_verb : kVerbs) add_verb(app, session);
 
+  if (!given.empty() && !given.front().starts_with('-') &&
+      app.get_subcommand_no_throw(given.front()) == nullptr) {
+    return fail(
+        session, "bad usage",
+        fmt::format("octavo: \"{}\" is not a verb. octavo --help lists the verbs.", given.front()),
+        ExitCode::kBadUsage);
+  }
+
   std::vector<std::string> arguments = protect_negative_values(given);
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
   try {
