@@ -43,13 +43,13 @@ void ActivationScratch::reserve(std::int64_t max_rows, std::int64_t max_cols) {
 }
 
 Linear Linear::from_f32(std::span<const float> weight, Shape shape, const Formats& formats,
-                        const Execution& execution) {
+                        WeightArena& arena, const Execution& execution) {
   Linear linear;
   linear.shape_ = shape;
   linear.formats_ = formats;
   const auto count = static_cast<std::size_t>(shape.rows * shape.cols);
-  linear.values_ =
-      WeightBuffer(count * static_cast<std::size_t>(octavo::size_bytes(dtype_of(formats.weights))));
+  linear.values_ = arena.allocate(
+      count * static_cast<std::size_t>(octavo::size_bytes(dtype_of(formats.weights))));
   switch (formats.weights) {
     case NumberFormat::kF32:
       std::memcpy(linear.values_.as<float>(), weight.data(), count * sizeof(float));
@@ -72,11 +72,11 @@ Linear Linear::from_f32(std::span<const float> weight, Shape shape, const Format
 }
 
 Linear Linear::from_fp8(std::span<const std::uint8_t> codes, std::span<const float> scales,
-                        Shape shape, const Formats& formats) {
+                        Shape shape, const Formats& formats, WeightArena& arena) {
   Linear linear;
   linear.shape_ = shape;
   linear.formats_ = formats;
-  linear.values_ = WeightBuffer(codes.size());
+  linear.values_ = arena.allocate(codes.size());
   std::memcpy(linear.values_.as<std::uint8_t>(), codes.data(), codes.size());
   linear.scales_.assign(scales.begin(), scales.end());
   const std::size_t expected =

@@ -47,12 +47,13 @@ class Linear {
 
   // `weight` is [rows, cols]; converted to the format asked for.
   [[nodiscard]] static Linear from_f32(std::span<const float> weight, Shape shape,
-                                       const Formats& formats, const Execution& execution);
+                                       const Formats& formats, WeightArena& arena,
+                                       const Execution& execution);
 
   // Takes codes and scales as they are: [rows] scales (kRow) or 128x128 blocks' (kBlock).
   [[nodiscard]] static Linear from_fp8(std::span<const std::uint8_t> codes,
                                        std::span<const float> scales, Shape shape,
-                                       const Formats& formats);
+                                       const Formats& formats, WeightArena& arena);
 
   // One value per output, added to every product; empty for none.
   void set_bias(std::vector<float> bias) { bias_ = std::move(bias); }

@@ -23,7 +23,7 @@ class Loader {
   Loader(const Checkpoint& checkpoint, const Precision& precision, const Execution& execution)
       : checkpoint_(checkpoint), precision_(precision), execution_(execution) {}
 
-  [[nodiscard]] Linear layer_product(const std::vector<Part>& parts, std::int64_t cols) const {
+  [[nodiscard]] Linear layer_product(const std::vector<Part>& parts, std::int64_t cols) {
     const Linear::Formats formats{.weights = precision_.weights,
                                   .activations = precision_.activations,
                                   .fp8_recipe = precision_.fp8_recipe};
@@ -31,7 +31,7 @@ class Loader {
   }
 
   [[nodiscard]] Linear product(const std::vector<Part>& parts, std::int64_t cols,
-                               const Linear::Formats& formats) const {
+                               const Linear::Formats& formats) {
     if (formats.weights == NumberFormat::kFp8) {
       std::optional<Linear> stored = from_stored_fp8(parts, cols, formats);
       if (stored) return std::move(*stored);
@@ -43,7 +43,7 @@ class Loader {
       weight.insert(weight.end(), values.begin(), values.end());
       rows += part.rows;
     }
-    return Linear::from_f32(weight, {rows, cols}, formats, execution_);
+    return Linear::from_f32(weight, {rows, cols}, formats, arena_, execution_);
   }
 
   [[nodiscard]] std::vector<float> vector(const std::string& name, std::int64_t size) const {
@@ -54,8 +54,7 @@ class Loader {
 
  private:
   [[nodiscard]] std::optional<Linear> from_stored_fp8(const std::vector<Part>& parts,
-                                                      std::int64_t cols,
-                                                      Linear::Formats formats) const {
+                                                      std::int64_t cols, Linear::Formats formats) {
     std::vector<StoredFp8> stored;
     for (const Part& part : parts) {
       std::optional<StoredFp8> weight = checkpoint_.fp8(part.name);
@@ -81,8 +80,8 @@ class Loader {
     return merge(stored, cols, all_blocks ? ScaleRecipe::kBlock : ScaleRecipe::kRow, formats);
   }
 
-  [[nodiscard]] static Linear merge(const std::vector<StoredFp8>& parts, std::int64_t cols,
-                                    ScaleRecipe recipe, Linear::Formats formats) {
+  [[nodiscard]] Linear merge(const std::vector<StoredFp8>& parts, std::int64_t cols,
+                             ScaleRecipe recipe, Linear::Formats formats) {
     std::vector<std::uint8_t> codes;
     std::vector<float> scales;
     std::int64_t rows = 0;
@@ -96,15 +95,16 @@ class Loader {
       rows += part.rows;
     }
     formats.fp8_recipe = recipe;
-    return Linear::from_fp8(codes, scales, {rows, cols}, formats);
+    return Linear::from_fp8(codes, scales, {rows, cols}, formats, arena_);
   }
 
   const Checkpoint& checkpoint_;
   const Precision& precision_;
   const Execution& execution_;
+  WeightArena arena_;
 };
 
-LlamaLayer load_layer(const Loader& loader, std::int64_t layer_idx) {
+LlamaLayer load_layer(Loader& loader, std::int64_t layer_idx) {
   const LlamaConfig& config = loader.checkpoint().config();
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_size;
@@ -157,7 +157,7 @@ std::int64_t LlamaWeights::bytes_per_token() const noexcept {
 LlamaWeights load_llama_weights(const Checkpoint& checkpoint, const Precision& precision,
                                 const Execution& execution) {
   const LlamaConfig& config = checkpoint.config();
-  const Loader loader(checkpoint, precision, execution);
+  Loader loader(checkpoint, precision, execution);
   LlamaWeights weights;
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
     weights.layers.push_back(load_layer(loader, i));
