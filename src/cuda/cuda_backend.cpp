@@ -14,8 +14,8 @@ constexpr const char* kUnavailable =
 SupportReport refusal() {
   SupportReport report;
   report.backend = "cuda";
-  report.reasons.push_back({"environment", "backend", "\"cuda\"",
-                            std::string("another back end, for example \"cpu\": ") + kUnavailable});
+  report.reasons.push_back(
+      {"environment", "backend", "\"cuda\"", std::string("\"cpu\": ") + kUnavailable});
   return report;
 }
 
