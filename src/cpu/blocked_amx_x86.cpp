@@ -354,8 +354,6 @@ class StreamedProduct {
 OCTAVO_TARGET_AMX void streamed_product(const PackArgs& b_rows, const ProductArgs& args) {
   const bool one_row = args.num_rows_a == 1;
   const bool one_group = args.num_rows_b <= kTileRows;
-  _tile_loadconfig(one_row ? &kOneColumnTiles : &kWideTiles);
-  finish_stores();
   if (one_row) {
     one_group ? StreamedProduct<1, 0>(b_rows, args).run()
               : StreamedProduct<2, 0>(b_rows, args).run();
@@ -363,7 +361,6 @@ OCTAVO_TARGET_AMX void streamed_product(const PackArgs& b_rows, const ProductArg
     one_group ? StreamedProduct<1, 1>(b_rows, args).run()
               : StreamedProduct<2, 1>(b_rows, args).run();
   }
-  _tile_release();
 }
 
 template <int kGroupsB>
@@ -385,9 +382,14 @@ OCTAVO_TARGET_AMX void multiply_groups(const ProductArgs& args, const std::byte*
   }
 }
 
+// The shapes of the tiles stay for a whole task: setting them takes longer than a small product.
+OCTAVO_TARGET_AMX void begin_products(std::int64_t num_rows_a) {
+  _tile_loadconfig(num_rows_a == 1 ? &kOneColumnTiles : &kWideTiles);
+}
+
+OCTAVO_TARGET_AMX void end_products() { _tile_release(); }
+
 OCTAVO_TARGET_AMX void product(const ProductArgs& args) {
-  _tile_loadconfig(args.num_rows_a == 1 ? &kOneColumnTiles : &kWideTiles);
-  finish_stores();
   const std::int64_t num_steps = (args.k + kBf16PerVector - 1) / kBf16PerVector;
   for (std::int64_t row = 0; row < args.num_rows_b; row += 2 * kTileRows) {
     const std::byte* b = args.b + row * num_steps * kPanelVectorBytes;
@@ -397,7 +399,6 @@ OCTAVO_TARGET_AMX void product(const ProductArgs& args) {
       multiply_groups<1>(args, b, row);
     }
   }
-  _tile_release();
 }
 
 // AMX state is large, so Linux gives it to a process only on request (arch/x86/xstate.rst).
@@ -429,6 +430,8 @@ const BlockedKernels* amx_bf16_kernels() {
       .group_b = kTileRows,
       .chunk_k = kChunkK,
       .rows_b_at_a_time = 2 * kTileRows,
+      .begin_products = begin_products,
+      .end_products = end_products,
       .pack_a = pack_a,
       .pack_b = pack_b,
       .product = product,

@@ -27,8 +27,8 @@ constexpr std::int64_t kPanelBudgetBytes = 1 << 20;
 constexpr std::int64_t kTilesPerThread = 4;
 // Up to this many rows of A a product waits for B more than it computes.
 constexpr std::int64_t kMaxStreamedRows = 16;
-// Fewer rows of B than this in a tile do not pay for its start.
-constexpr std::int64_t kMinTileN = 64;
+// PERF: a tile with less of B than this does not pay for its start.
+constexpr std::int64_t kMinTileBytes = 128 << 10;
 // Rows of D that leave a transposed tile together: one cache line of totals.
 constexpr std::int64_t kRowsOutOfTransposed = 16;
 
@@ -53,6 +53,7 @@ struct Plan {
   std::size_t b_scale;
   std::size_t totals;
   std::size_t split_sums;
+  std::size_t outer_scales;
   std::size_t rows;
   std::size_t raw;
   std::size_t scratch_bytes;
@@ -62,11 +63,13 @@ std::int64_t element_bytes(const BlockedKernels& kernels) { return kernels.bf16 
 
 std::int64_t choose_tile_n(const BlockedKernels& kernels, const GemmExtents& extents,
                            std::int64_t other_tiles, int num_threads) {
-  const std::int64_t wanted_tiles =
-      std::max<std::int64_t>(1, num_threads * kTilesPerThread / other_tiles);
+  const std::int64_t tiles_worth_starting = extents.n * extents.k / kMinTileBytes;
+  const std::int64_t wanted_tiles = std::clamp<std::int64_t>(
+      tiles_worth_starting / other_tiles, (num_threads + other_tiles - 1) / other_tiles,
+      std::max<std::int64_t>(1, num_threads * kTilesPerThread / other_tiles));
   const std::int64_t even = (extents.n + wanted_tiles - 1) / wanted_tiles;
-  const std::int64_t tile_n = std::clamp(even, kMinTileN, kMaxTileN);
-  return std::min(round_up(tile_n, kernels.rows_b_at_a_time), round_up(extents.n, kernels.group_b));
+  return std::min(round_up(std::min(even, kMaxTileN), kernels.rows_b_at_a_time),
+                  round_up(extents.n, kernels.group_b));
 }
 
 Plan make_plan(const BlockedKernels& kernels, const GemmProblem& problem, int num_threads) {
@@ -198,6 +201,7 @@ class TileTask {
     if (plan_.extents.k == 0) {
       std::fill_n(sums, outer_extent_ * inner_extent_, epilogue.empty_sum());
     }
+    if (kernels_.begin_products != nullptr) kernels_.begin_products(num_rows_);
     for (int split = 0; split < problem_.num_splits && plan_.extents.k > 0; ++split) {
       std::fill_n(floats(plan_.totals), outer_extent_ * inner_extent_, 0.0F);
       const KRange range = split_range(plan_.extents.k, split, problem_.num_splits);
@@ -207,6 +211,7 @@ class TileTask {
       apply_outer_scales();
       if (problem_.num_splits > 1) sums = add_split(split);
     }
+    if (kernels_.end_products != nullptr) kernels_.end_products();
     store(epilogue, sums);
   }
 
@@ -289,21 +294,35 @@ class TileTask {
   // Tensor and row scales: one product of the two, then one with the sum.
   void apply_outer_scales() {
     if (problem_.recipe != ScaleRecipe::kTensor && problem_.recipe != ScaleRecipe::kRow) return;
-    // The panels are no longer needed; the scales of the tile's rows and columns fit in their
-    // place.
-    float* totals = floats(plan_.totals);
-    float* inner_scales = floats(plan_.rows);
-    const bool transposed = kernels_.totals_transposed;
+    float* a_scales = floats(plan_.outer_scales);
+    float* b_scales = a_scales + panel_rows_a_;
+    load_outer_scales(problem_.a_scale, problem_.a.rank > 2, row_, num_rows_, a_scales);
+    load_outer_scales(problem_.b_scale, problem_.b.rank > 2, col_, num_cols_, b_scales);
+    // A single row of totals is the same either way, and longer.
+    const bool transposed = kernels_.totals_transposed && num_rows_ > 1;
     const std::int64_t outer = transposed ? num_cols_ : num_rows_;
     const std::int64_t inner = transposed ? num_rows_ : num_cols_;
-    for (std::int64_t i = 0; i < inner; ++i) {
-      inner_scales[i] = transposed ? a_scale_.at(row_ + i, 0) : b_scale_.at(col_ + i, 0);
-    }
+    const float* outer_scales = transposed ? b_scales : a_scales;
+    const float* inner_scales = transposed ? a_scales : b_scales;
     for (std::int64_t o = 0; o < outer; ++o) {
-      const float outer_scale = transposed ? b_scale_.at(col_ + o, 0) : a_scale_.at(row_ + o, 0);
-      float* line = totals + o * inner_extent_;
-      for (std::int64_t i = 0; i < inner; ++i) line[i] *= outer_scale * inner_scales[i];
+      float* line = floats(plan_.totals) + o * inner_extent_;
+      for (std::int64_t i = 0; i < inner; ++i) line[i] *= outer_scales[o] * inner_scales[i];
     }
+  }
+
+  // Scales of rows [row, row + count) of an operand; 1 where it has none.
+  void load_outer_scales(const TensorView& scale, bool batched, std::int64_t row,
+                         std::int64_t count, float* out) const {
+    if (scale.absent()) {
+      std::fill_n(out, count, 1.0F);
+      return;
+    }
+    const std::size_t dim = batched ? 1 : 0;
+    const std::int64_t stride = problem_.recipe == ScaleRecipe::kTensor ? 0 : scale.strides[dim];
+    const std::int64_t first = (batched ? batch_idx_ * scale.strides[0] : 0) + row * stride;
+    decode_strided(scale.dtype,
+                   static_cast<const std::byte*>(scale.data) + first * size_bytes(scale.dtype),
+                   stride, count, out, 1);
   }
 
   float* add_split(int split) {

@@ -69,6 +69,10 @@ struct BlockedKernels {
   std::int64_t chunk_k = 0;
   // Rows of B that are packed and multiplied at a time: a multiple of group_b.
   std::int64_t rows_b_at_a_time = 1;
+  // Called by a task before its products and after them, by the thread that computes them; null for
+  // nothing to do.
+  void (*begin_products)(std::int64_t num_rows_a) = nullptr;
+  void (*end_products)() = nullptr;
   void (*pack_a)(const PackArgs&) = nullptr;
   void (*pack_b)(const PackArgs&) = nullptr;
   void (*product)(const ProductArgs&) = nullptr;
