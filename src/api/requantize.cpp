@@ -85,12 +85,12 @@ class Requantizer {
     measure.scale = make_view(&stripe_scale, DType::kF32, {1});
     for (std::int64_t row = 0; row < problem_.q.shape[0]; row += kScaleBlock) {
       const std::int64_t num_rows = stripe_rows(row);
-      const Result<QuantizeReport> decoded =
+      Result<QuantizeReport> decoded =
           backend_->dequantize(dequantize_problem(row, num_rows), execution_);
       if (!decoded.ok()) return decoded;
       measure.x = values(num_rows);
       measure.q = make_view(discarded.data(), problem_.new_q.dtype, {num_rows, cols_});
-      const Result<QuantizeReport> measured = backend_->quantize(measure, execution_);
+      Result<QuantizeReport> measured = backend_->quantize(measure, execution_);
       if (!measured.ok()) return measured;
       largest = std::max(largest, stripe_scale);
     }

@@ -157,9 +157,10 @@ HWY_INLINE void transform_array(const void* in_data, std::int64_t n, void* out_d
   for (; i + lanes <= n; i += lanes) {
     // NOTE: an integer sum, since the address may lie outside the array; prefetching never faults.
     if constexpr (kAhead == Ahead::kPrefetch) {
+      const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(in + i) +
+                                     static_cast<std::uintptr_t>(ahead_elems) * sizeof(InCode);
       __builtin_prefetch(
-          reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(in + i) +
-                                        static_cast<std::uintptr_t>(ahead_elems) * sizeof(InCode)));
+          reinterpret_cast<const void*>(address));  // NOLINT(performance-no-int-to-ptr)
     }
     To::store(f(From::load(in + i)), out + i);
   }
