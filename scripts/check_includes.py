@@ -38,7 +38,7 @@ RULES = {
     "src/api": (["src/backend", "src/base", "include/octavo"], FORMAT),
     "llm": (["include/octavo"], FORMAT + JSON + UNICODE),
     "tools": (["include/octavo", "llm"], FORMAT + JSON + ARGUMENTS),
-    "bench": (["include/octavo", "llm"], FORMAT + JSON + BLAS),
+    "bench": (["include/octavo", "llm"], FORMAT + JSON + ARGUMENTS + BLAS),
     "examples": (["include/octavo"], ()),
     "tests": (["src", "llm", "include/octavo"], FORMAT + VECTOR + JSON + TESTING),
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How large an error may be before the command calls a result wrong. Every bound is on the relative
 // Frobenius error against FP64 arithmetic on the same quantized operands, and comes with the rule
-// it follows. Derivations: docs/numerics.md.
+// it follows. The tensor core's share: docs/numerics.md.
 #pragma once
 
 #include <cstdint>
