@@ -49,6 +49,10 @@ void rms_norm(const float* x, std::int64_t rows, std::span<const float> weight, 
   }
 }
 
+void add(float* x, const float* y, std::int64_t count) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) x[i] += y[i];
+}
+
 void silu_mul(const float* gate_up, std::int64_t rows, std::int64_t width, float* out) noexcept {
   for (std::int64_t row = 0; row < rows; ++row) {
     const float* gate = gate_up + row * 2 * width;

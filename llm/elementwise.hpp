@@ -59,6 +59,9 @@ void to_bf16(std::span<const float> x, std::uint16_t* out) noexcept;
 void rms_norm(const float* x, std::int64_t rows, std::span<const float> weight, float epsilon,
               float* out) noexcept;
 
+// x += y.
+void add(float* x, const float* y, std::int64_t count) noexcept;
+
 // out[r, i] = silu(gate) * up, where row r of gate_up is the gate's `width` values and then up's.
 void silu_mul(const float* gate_up, std::int64_t rows, std::int64_t width, float* out) noexcept;
 

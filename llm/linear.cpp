@@ -116,8 +116,8 @@ void Linear::read_row(std::int64_t row, std::span<float> out) const {
   }
 }
 
-void Linear::apply(const float* x, std::int64_t rows_of_x, float* d, OutputMode mode,
-                   ActivationScratch& scratch, const Execution& execution) const {
+void Linear::apply(const float* x, std::int64_t rows_of_x, float* d, ActivationScratch& scratch,
+                   const Execution& execution) const {
   if (rows_of_x > scratch.max_rows_ || shape_.cols > scratch.max_cols_) {
     throw Error(ErrorCode::kInternal,
                 fmt::format("linear: [{}, {}] activations were given; the scratch was reserved for "
@@ -127,7 +127,6 @@ void Linear::apply(const float* x, std::int64_t rows_of_x, float* d, OutputMode 
   GemmProblem problem;
   problem.b = weight_view();
   problem.d = make_view(d, DType::kF32, {rows_of_x, shape_.rows});
-  problem.output_mode = mode;
   if (formats_.weights == NumberFormat::kFp8) {
     problem.recipe = formats_.fp8_recipe;
     problem.b_scale = scale_view();

@@ -58,9 +58,9 @@ class Linear {
   // One value per output, added to every product; empty for none.
   void set_bias(std::vector<float> bias) { bias_ = std::move(bias); }
 
-  // d[rows_of_x, N] = x[rows_of_x, K] W^T + bias, or added to d. x and d are dense F32.
-  void apply(const float* x, std::int64_t rows_of_x, float* d, OutputMode mode,
-             ActivationScratch& scratch, const Execution& execution) const;
+  // d[rows_of_x, N] = x[rows_of_x, K] W^T + bias. x and d are dense F32.
+  void apply(const float* x, std::int64_t rows_of_x, float* d, ActivationScratch& scratch,
+             const Execution& execution) const;
 
   [[nodiscard]] Shape shape() const noexcept { return shape_; }
   [[nodiscard]] const Formats& formats() const noexcept { return formats_; }

@@ -109,7 +109,7 @@ std::span<const float> LlamaModel::forward(std::span<const std::int32_t> tokens,
   const float* last = scratch.residual_.data() + (num_tokens - logit_rows) * config_.hidden_size;
   rms_norm(last, logit_rows, weights_.final_norm, config_.rms_norm_eps, scratch.norm_.data());
   weights_.head.apply(scratch.norm_.data(), logit_rows, scratch.logits_.data(),
-                      OutputMode::kOverwrite, scratch.activations_, execution_);
+                      scratch.activations_, execution_);
   return {scratch.logits_.data(), static_cast<std::size_t>(logit_rows * config_.vocab_size)};
 }
 
@@ -123,8 +123,7 @@ void LlamaModel::run_layer(std::int64_t layer_idx, std::int64_t num_tokens, KvCa
   float* norm = scratch.norm_.data();
 
   rms_norm(residual, num_tokens, layer.attention_norm, config_.rms_norm_eps, norm);
-  layer.qkv.apply(norm, num_tokens, scratch.qkv_.data(), OutputMode::kOverwrite,
-                  scratch.activations_, execution_);
+  layer.qkv.apply(norm, num_tokens, scratch.qkv_.data(), scratch.activations_, execution_);
   // Query and key heads are adjacent, so one pass turns both.
   apply_rope({.x = scratch.qkv_.data(),
               .rows = num_tokens,
@@ -135,15 +134,16 @@ void LlamaModel::run_layer(std::int64_t layer_idx, std::int64_t num_tokens, KvCa
   const float* k = scratch.qkv_.data() + q_width;
   cache.write(layer_idx, k, k + kv_width, qkv_width, execution_);
   run_attention(layer_idx, num_tokens, cache, scratch);
-  layer.attention_output.apply(scratch.attention_.data(), num_tokens, residual,
-                               OutputMode::kAccumulate, scratch.activations_, execution_);
+  // The normalised input is no longer needed: what each half of the layer adds goes in its place.
+  layer.attention_output.apply(scratch.attention_.data(), num_tokens, norm, scratch.activations_,
+                               execution_);
+  add(residual, norm, num_tokens * config_.hidden_size);
 
   rms_norm(residual, num_tokens, layer.mlp_norm, config_.rms_norm_eps, norm);
-  layer.gate_up.apply(norm, num_tokens, scratch.gate_up_.data(), OutputMode::kOverwrite,
-                      scratch.activations_, execution_);
+  layer.gate_up.apply(norm, num_tokens, scratch.gate_up_.data(), scratch.activations_, execution_);
   silu_mul(scratch.gate_up_.data(), num_tokens, config_.intermediate_size, scratch.gated_.data());
-  layer.down.apply(scratch.gated_.data(), num_tokens, residual, OutputMode::kAccumulate,
-                   scratch.activations_, execution_);
+  layer.down.apply(scratch.gated_.data(), num_tokens, norm, scratch.activations_, execution_);
+  add(residual, norm, num_tokens * config_.hidden_size);
 }
 
 void LlamaModel::run_attention(std::int64_t layer_idx, std::int64_t num_tokens,
