@@ -119,7 +119,12 @@ struct Contender {
   std::vector<double> us = {};
 };
 
+// NOTE: OpenBLAS's workers spin for tens of milliseconds after a call, on cores that the next
+// contender needs; so every sample starts after a pause, and with a call that wakes its threads.
 double seconds_of(const Contender& contender, std::int64_t count) {
+  constexpr auto kPause = std::chrono::milliseconds(50);
+  std::this_thread::sleep_for(kPause);
+  if (count > 1) contender.run(1);
   const auto begin = Clock::now();
   contender.run(count);
   return std::chrono::duration<double>(Clock::now() - begin).count();
