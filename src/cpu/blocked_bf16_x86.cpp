@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // BF16 kernels of the blocked product with AVX-512's dot product of pairs (VDPBF16PS), which
 // Debian 12's Highway does not offer. The lanes of a vector run along K as in blocked_lanes.cpp.
-// NOTE: the instruction reads a BF16 subnormal as 0 and adds without an intermediate rounding mode:
-// operands below 2^-126 count as 0. No FP8 value is that small.
+// NOTE: the instruction reads a BF16 subnormal as 0: operands below 2^-126 count as 0. No FP8 value
+// is that small.
 #include "cpu/blocked_kernels.hpp"
 
 #if defined(__x86_64__)

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the CPU benchmarks need besides a clock: rings of copies, reads of memory, quantiles.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace octavo::bench {
+
+// Copies of one matrix, walked through in a ring.
+template <typename T>
+class Rotation {
+ public:
+  Rotation(const std::vector<T>& one, double min_bytes)
+      : one_elements_(one.size()),
+        num_copies_(std::max<std::size_t>(
+            1, static_cast<std::size_t>(
+                   std::ceil(min_bytes / static_cast<double>(one.size() * sizeof(T)))))) {
+    memory_.resize(one_elements_ * num_copies_);
+    for (std::size_t i = 0; i < num_copies_; ++i) {
+      std::copy(one.begin(), one.end(),
+                memory_.begin() + static_cast<std::ptrdiff_t>(i * one_elements_));
+    }
+  }
+  const T* next() {
+    next_ = (next_ + 1) % num_copies_;
+    return memory_.data() + next_ * one_elements_;
+  }
+  [[nodiscard]] const std::vector<T>& memory() const { return memory_; }
+
+ private:
+  std::size_t one_elements_;
+  std::size_t num_copies_;
+  std::size_t next_ = 0;
+  std::vector<T> memory_;
+};
+
+inline double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  const double position = q * static_cast<double>(values.size() - 1);
+  const auto low = static_cast<std::size_t>(position);
+  const std::size_t high = std::min(low + 1, values.size() - 1);
+  return values[low] + (position - static_cast<double>(low)) * (values[high] - values[low]);
+}
+
+// Calls work(part) for each of num_threads parts of [0, bytes).
+inline void in_parts(int num_threads, std::size_t bytes,
+                     const std::function<void(std::size_t, std::size_t)>& work) {
+  std::vector<std::thread> threads;
+  const std::size_t part = bytes / static_cast<std::size_t>(num_threads);
+  for (int i = 1; i < num_threads; ++i) {
+    threads.emplace_back(work, static_cast<std::size_t>(i) * part, part);
+  }
+  work(0, part);
+  for (std::thread& thread : threads) thread.join();
+}
+
+inline std::uint64_t read_all(const unsigned char* memory, std::size_t bytes) {
+  using Vector = std::uint64_t __attribute__((vector_size(16)));
+  constexpr std::size_t kVectors = 8;
+  std::array<Vector, kVectors> sums{};
+  for (std::size_t i = 0; i + kVectors * sizeof(Vector) <= bytes; i += kVectors * sizeof(Vector)) {
+    for (std::size_t j = 0; j < kVectors; ++j) {
+      Vector value;
+      std::memcpy(&value, memory + i + j * sizeof(Vector), sizeof(Vector));
+      sums[j] ^= value;
+    }
+  }
+  std::uint64_t total = 0;
+  for (const Vector& sum : sums) total ^= sum[0] ^ sum[1];
+  return total;
+}
+
+// Uses a value so that computing it is not left out.
+inline void consume(std::uint64_t value) { asm volatile("" : : "r"(value) : "memory"); }
+
+}  // namespace octavo::bench
