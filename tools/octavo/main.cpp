@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "octavo/error.hpp"
@@ -63,8 +64,11 @@ int run(const std::vector<std::string>& given) {
                               &add_explain, &add_list, &add_generate, &add_perplexity};
   for (const auto add_verb : kVerbs) add_verb(app, session);
 
+  const auto is_given = [&given](const CLI::App* verb) {
+    return verb->get_name() == given.front();
+  };
   if (!given.empty() && !given.front().starts_with('-') &&
-      app.get_subcommand_no_throw(given.front()) == nullptr) {
+      std::as_const(app).get_subcommands(is_given).empty()) {
     return fail(
         session, "bad usage",
         fmt::format("octavo: \"{}\" is not a verb. octavo --help lists the verbs.", given.front()),
