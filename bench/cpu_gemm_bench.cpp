@@ -326,7 +326,7 @@ class ShapeRun {
   // as the products have. A sample walks on through memory, so its threads start once.
   Contender memory_read() {
     const double bytes = static_cast<double>(shape_.n * shape_.k);
-    return {"memory_read", "none", "16-byte loads", bytes, [this, bytes](std::int64_t count) {
+    return {"memory_read", "none", "vector loads", bytes, [this, bytes](std::int64_t count) {
               for_stretches(bytes * static_cast<double>(count),
                             [this](std::size_t begin, std::size_t length) {
                               in_parts(threads_, length, [&](std::size_t at, std::size_t part) {
