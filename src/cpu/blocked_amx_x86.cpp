@@ -96,6 +96,18 @@ OCTAVO_TARGET_AMX void transpose_step(std::byte* step) {
   for (int i = 0; i < kTileRows; ++i) _mm512_store_si512(step + i * kPanelVectorBytes, t[i]);
 }
 
+OCTAVO_TARGET_AMX void transpose(const float* in, std::int64_t in_stride, float* out,
+                                 std::int64_t out_stride) {
+  alignas(64) std::byte step[kTileBytes];
+  for (int i = 0; i < kTileRows; ++i) {
+    _mm512_store_si512(step + i * kPanelVectorBytes, _mm512_loadu_si512(in + i * in_stride));
+  }
+  transpose_step(step);
+  for (int i = 0; i < kTileRows; ++i) {
+    _mm512_storeu_si512(out + i * out_stride, _mm512_load_si512(step + i * kPanelVectorBytes));
+  }
+}
+
 OCTAVO_TARGET_AMX void pack_b(const PackArgs& args) { x86::pack_rows(args); }
 
 OCTAVO_TARGET_AMX void pack_a(const PackArgs& args) {
@@ -432,6 +444,7 @@ const BlockedKernels* amx_bf16_kernels() {
       .rows_b_at_a_time = 2 * kTileRows,
       .begin_products = begin_products,
       .end_products = end_products,
+      .transpose = transpose,
       .pack_a = pack_a,
       .pack_b = pack_b,
       .product = product,

@@ -29,7 +29,7 @@ constexpr std::int64_t kTilesPerThread = 4;
 constexpr std::int64_t kMaxStreamedRows = 16;
 // PERF: a tile with less of B than this does not pay for its start.
 constexpr std::int64_t kMinTileBytes = 128 << 10;
-// Rows of D that leave a transposed tile together: one cache line of totals.
+// Rows of D that leave a transposed tile together: those of BlockedKernels::transpose.
 constexpr std::int64_t kRowsOutOfTransposed = 16;
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
@@ -347,9 +347,9 @@ class TileTask {
     float* rows = floats(plan_.rows);
     for (std::int64_t row = 0; row < num_rows_; row += kRowsOutOfTransposed) {
       const std::int64_t count = std::min(kRowsOutOfTransposed, num_rows_ - row);
-      for (std::int64_t col = 0; col < num_cols_; ++col) {
-        const float* line = sums + col * inner_extent_ + row;
-        for (std::int64_t r = 0; r < count; ++r) rows[r * panel_rows_b_ + col] = line[r];
+      for (std::int64_t col = 0; col < num_cols_; col += kRowsOutOfTransposed) {
+        kernels_.transpose(sums + col * inner_extent_ + row, inner_extent_, rows + col,
+                           panel_rows_b_);
       }
       for (std::int64_t r = 0; r < count; ++r) {
         store_row(epilogue, row + r, rows + r * panel_rows_b_);

@@ -73,6 +73,9 @@ struct BlockedKernels {
   // nothing to do.
   void (*begin_products)(std::int64_t num_rows_a) = nullptr;
   void (*end_products)() = nullptr;
+  // 16 x 16 totals from [N, M] to [M, N]; given if totals_transposed.
+  void (*transpose)(const float* in, std::int64_t in_stride, float* out,
+                    std::int64_t out_stride) = nullptr;
   void (*pack_a)(const PackArgs&) = nullptr;
   void (*pack_b)(const PackArgs&) = nullptr;
   void (*product)(const ProductArgs&) = nullptr;
