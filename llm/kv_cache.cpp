@@ -31,6 +31,8 @@ float covering_scale(float magnitude) {
 KvCache::KvCache(const Shape& shape, NumberFormat format)
     : shape_(shape), format_(format), layers_(static_cast<std::size_t>(shape.num_layers)) {
   shift_scratch_.resize(static_cast<std::size_t>(kPageSize * shape.head_dim));
+  key_shift_.resize(static_cast<std::size_t>(shape.num_layers * token_elems()));
+  shifted_key_.resize(static_cast<std::size_t>(token_elems()));
 }
 
 std::int64_t KvCache::bytes_in_use() const noexcept {
@@ -87,10 +89,37 @@ void KvCache::begin(std::int64_t num_tokens) {
 void KvCache::write(std::int64_t layer, const float* k, const float* v, std::int64_t row_stride,
                     const Execution& execution) {
   std::array<Store, 2>& stores = layers_[static_cast<std::size_t>(layer)];
+  const bool shifts = format_ == NumberFormat::kFp8;
+  if (shifts && length_ == 0) set_key_shift(layer, k, row_stride);
+  const std::span<const float> shift = key_shift(layer);
   for (std::int64_t position = length_; position < end_; ++position) {
     const std::int64_t offset = (position - length_) * row_stride;
-    write_token(stores[0], position, k + offset, execution);
+    const float* key = k + offset;
+    if (shifts) {
+      for (std::size_t i = 0; i < shift.size(); ++i) shifted_key_[i] = key[i] - shift[i];
+      key = shifted_key_.data();
+    }
+    write_token(stores[0], position, key, execution);
     write_token(stores[1], position, v + offset, execution);
+  }
+}
+
+std::span<const float> KvCache::key_shift(std::int64_t layer) const noexcept {
+  return std::span(key_shift_)
+      .subspan(static_cast<std::size_t>(layer * token_elems()),
+               static_cast<std::size_t>(token_elems()));
+}
+
+void KvCache::set_key_shift(std::int64_t layer, const float* k, std::int64_t row_stride) {
+  float* shift = key_shift_.data() + layer * token_elems();
+  for (std::int64_t i = 0; i < token_elems(); ++i) {
+    float mean = 0;
+    if (end_ >= kMinTokensForShift) {
+      for (std::int64_t token = 0; token < end_; ++token) mean += k[token * row_stride + i];
+      mean /= static_cast<float>(end_);
+    }
+    // One bad key must not spoil the others.
+    shift[i] = std::isfinite(mean) ? mean : 0.0F;
   }
 }
 

@@ -7,10 +7,15 @@
 // room for kHeadroom times that token's largest magnitude, and a later token that needs more raises
 // the scale and shifts the page's codes, which is exact but for codes that become subnormal. So
 // nothing ever saturates, and E4M3, being floating point, loses nothing by the room.
+//
+// FP8 keys are stored less a constant vector of their layer and head, the mean of the first chunk's
+// keys: it adds the same to all scores of a query, so softmax does not see it, and what keys have
+// in common takes no bits. (Known from SageAttention, arXiv 2410.02367, section 4.2.)
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "llm/precision.hpp"
@@ -30,6 +35,8 @@ class KvCache {
 
   static constexpr std::int64_t kPageSize = 64;  // tokens
   static constexpr float kHeadroom = 4.0F;
+  // The mean of fewer tokens says little about those to come.
+  static constexpr std::int64_t kMinTokensForShift = 16;
 
   // Allocates nothing for tokens yet.
   KvCache(const Shape& shape, NumberFormat format);
@@ -53,6 +60,9 @@ class KvCache {
   // apart.
   void write(std::int64_t layer, const float* k, const float* v, std::int64_t row_stride,
              const Execution& execution);
+  // What was subtracted from the layer's keys, [num_kv_heads, head_dim]; zeros unless FP8 and the
+  // first chunk had kMinTokensForShift tokens.
+  [[nodiscard]] std::span<const float> key_shift(std::int64_t layer) const noexcept;
   // The step's keys and values, those before it included.
   void set_keys_and_values(std::int64_t layer, AttentionProblem& problem) const;
   void commit() noexcept { length_ = end_; }
@@ -67,6 +77,7 @@ class KvCache {
     return shape_.num_kv_heads * shape_.head_dim;
   }
   void grow(Store& store, std::int64_t num_pages) const;
+  void set_key_shift(std::int64_t layer, const float* k, std::int64_t row_stride);
   void write_token(Store& store, std::int64_t position, const float* x, const Execution& execution);
   void fit_scale(Store& store, std::int64_t page, std::int64_t slot, std::int64_t head,
                  float magnitude, const Execution& execution);
@@ -81,6 +92,8 @@ class KvCache {
   std::vector<std::int32_t> page_table_;  // page i holds tokens i * kPageSize and on
   std::vector<std::array<Store, 2>> layers_;
   std::vector<float> shift_scratch_;  // one head of one page
+  std::vector<float> key_shift_;      // [num_layers, num_kv_heads, head_dim]
+  std::vector<float> shifted_key_;    // one token's
 };
 
 }  // namespace octavo::llm

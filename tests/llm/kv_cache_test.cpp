@@ -59,7 +59,7 @@ std::vector<float> read_keys(const KvCache& cache, std::int64_t layer) {
       if (problem.k_scale.present()) {
         value *= static_cast<const float*>(problem.k_scale.data)[page * kHeads + i / kHeadDim];
       }
-      values.push_back(value);
+      values.push_back(value + cache.key_shift(layer)[static_cast<std::size_t>(i)]);
     }
   }
   return values;
