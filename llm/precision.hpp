@@ -55,8 +55,8 @@ struct Precision {
   friend bool operator==(const Precision&, const Precision&) = default;
 };
 
-// Everything in one format, except that the head of an FP8 model stays BF16: its 8-bit form saves
-// little next to the layers and costs more accuracy than any of them.
+// Everything in one format, except that the head of an FP8 model stays BF16: every logit passes
+// through it.
 [[nodiscard]] constexpr Precision uniform_precision(NumberFormat format) noexcept {
   return {.weights = format,
           .activations = format,

@@ -277,8 +277,8 @@ bool is_scale(const TensorView& scale, std::int64_t offset) {
   return std::bit_cast<std::uint32_t>(value) - 1 < kNumPositiveFinite;
 }
 
-// PERF: a decode step checks one scale for each row of every weight; signed comparisons of whole
-// runs vectorise, at 0.1 ns a scale instead of 2.5 one by one (SmolLM2: 0.4 ms a token).
+// PERF: a decode step checks one scale for each row of every weight, 155,000 a token in SmolLM2,
+// and signed comparisons of whole runs vectorise.
 bool all_are_scales(const float* values, std::int64_t count) {
   constexpr std::int32_t kInfinity = 0x7F800000;
   constexpr std::int64_t kRun = 16;
