@@ -103,6 +103,7 @@ Plan make_plan(const BlockedKernels& kernels, const GemmProblem& problem, int nu
   plan.b_scale = reserve(rows_b * num_scale_blocks(held_k) * kFloatBytes);
   plan.totals = reserve(tile_elements * kFloatBytes);
   plan.split_sums = reserve(problem.num_splits > 1 ? tile_elements * kFloatBytes : 0);
+  plan.outer_scales = reserve((plan.panel_rows_a + plan.panel_rows_b) * kFloatBytes);
   plan.rows =
       reserve(std::max(kRowsOutOfTransposed * plan.panel_rows_b, plan.tile_m) * kFloatBytes);
   plan.raw = reserve(std::max(kernels.group_a, rows_b) * chunk_k * kFloatBytes);

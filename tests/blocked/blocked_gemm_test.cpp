@@ -110,9 +110,10 @@ Comparison compare_to_reference(const ProblemSpec& spec, const OwnedTensor& got,
 
 // Every element within its bound, nothing outside D written, and the FP32 error of the whole far
 // below the bound.
-void expect_close(const BlockedKernels& kernels, const ProblemSpec& spec, unsigned seed) {
+void expect_close(const BlockedKernels& kernels, const ProblemSpec& spec, unsigned seed,
+                  int num_threads = 0) {
   const RandomProblem random(spec, seed);
-  const OwnedTensor got = run(kernels, random);
+  const OwnedTensor got = run(kernels, random, num_threads);
   EXPECT_EQ(got.gaps(), random.d.gaps());
   const Comparison result =
       compare_to_reference(spec, got, run_reference(random), run_magnitudes(random));
@@ -159,6 +160,15 @@ TEST_P(BlockedGemm, MoreThanOneTileAndChunk) {
     expect_close(*GetParam(), {.m = 1, .n = 300, .k = 4500, .recipe = recipe}, 21);
     expect_close(*GetParam(), {.m = 3, .n = 1100, .k = 2100, .recipe = recipe}, 22);
     expect_close(*GetParam(), {.m = 300, .n = 130, .k = 1200, .recipe = recipe}, 23);
+  }
+}
+
+// The widest tile over the least K: the panels of its operands are smaller than its scales.
+TEST_P(BlockedGemm, WideTileOfShortProducts) {
+  for (const ScaleRecipe recipe : kRecipes) {
+    for (const std::int64_t m : {1, 2, 5}) {
+      expect_close(*GetParam(), {.m = m, .n = 1024, .k = 3, .recipe = recipe}, 24, 1);
+    }
   }
 }
 
