@@ -21,10 +21,6 @@ RandomStream stream_of(const AttentionRequest& request, Stream stream) {
                       static_cast<std::uint64_t>(stream));
 }
 
-std::int64_t pages_per_sequence(const AttentionRequest& request) {
-  return request.page_size == 0 ? 0 : (request.kv_len + request.page_size - 1) / request.page_size;
-}
-
 std::span<std::int32_t> i32(HostTensor& tensor) {
   return {reinterpret_cast<std::int32_t*>(tensor.mutable_bytes().data()),
           static_cast<std::size_t>(tensor.num_elements())};
@@ -39,7 +35,7 @@ std::vector<std::int64_t> owners(const AttentionRequest& request, HostTensor& pa
   }
   const std::span<std::int32_t> table = i32(page_table);
   std::vector<std::int64_t> owner(table.size());
-  const auto per_sequence = static_cast<std::size_t>(pages_per_sequence(request));
+  const auto per_sequence = static_cast<std::size_t>(request.pages_per_sequence());
   for (std::size_t i = 0; i < table.size(); ++i) {
     owner[static_cast<std::size_t>(table[i])] = static_cast<std::int64_t>(i / per_sequence);
   }
@@ -96,9 +92,9 @@ AttentionInput make_input(const AttentionRequest& request, Stream stream, Attent
 AttentionOperands make_operands(const AttentionRequest& request) {
   AttentionOperands operands;
   RandomStream random = stream_of(request, kStreamPages);
-  const std::int64_t num_pages = pages_per_sequence(request) * request.batch;
+  const std::int64_t num_pages = request.pages_per_sequence() * request.batch;
   if (request.page_size > 0) {
-    operands.page_table = HostTensor(DType::kI32, {request.batch, pages_per_sequence(request)});
+    operands.page_table = HostTensor(DType::kI32, {request.batch, request.pages_per_sequence()});
     const std::span<std::int32_t> table = i32(operands.page_table);
     std::iota(table.begin(), table.end(), 0);
     for (std::size_t i = table.size(); i > 1; --i) {
@@ -165,28 +161,6 @@ AttentionProblem make_problem(const AttentionRequest& request, const AttentionOp
     problem.v_scale = operands.v.scale.view();
   }
   return problem;
-}
-
-Json to_json(const AttentionRequest& request) {
-  return {{"op", "attention"},
-          {"batch", request.batch},
-          {"q_len", request.q_len},
-          {"kv_len", request.kv_len},
-          {"heads", request.heads},
-          {"kv_heads", request.kv_heads},
-          {"head_dim", request.head_dim},
-          {"v_dim", request.value_dim()},
-          {"page_size", request.page_size},
-          {"lengths", to_string(request.lengths)},
-          {"dtype", to_string(request.dtype)},
-          {"o_dtype", to_string(request.o_dtype)},
-          {"scales", to_string(request.scales)},
-          {"mask", to_string(request.mask)},
-          {"window_left", request.window_left},
-          {"window_right", request.window_right},
-          {"softcap", request.softcap},
-          {"data", to_string(request.data)},
-          {"seed", request.seed}};
 }
 
 }  // namespace octavo::cli

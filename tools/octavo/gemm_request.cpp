@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <limits>
 
 #include "octavo/error.hpp"
@@ -19,6 +20,18 @@ constexpr Bounds<std::int64_t> kBatchBounds{0, std::int64_t{1} << 16};
 constexpr Bounds<std::int64_t> kSplitBounds{1, std::int64_t{1} << 17};
 constexpr Bounds<std::int64_t> kSeedBounds{0, std::numeric_limits<std::int64_t>::max()};
 constexpr Bounds<std::int64_t> kThreadBounds{0, 4096};
+
+double needed_bytes(const GemmRequest& request) {
+  // Operands as drawn and as quantized, D, its reference and its F32 copy: up to 8 bytes an
+  // operand's element and 16 an output.
+  constexpr double kBytesPerOperand = 8;
+  constexpr double kBytesPerOutput = 16;
+  const auto m = static_cast<double>(request.m);
+  const auto n = static_cast<double>(request.n);
+  const auto k = static_cast<double>(request.k);
+  return static_cast<double>(std::max<std::int64_t>(request.batch, 1)) *
+         ((m + n) * k * kBytesPerOperand + m * n * kBytesPerOutput);
+}
 
 }  // namespace
 
@@ -118,6 +131,10 @@ void require_memory(const char* where, double needed_bytes) {
               fmt::format("{}: the operands and their checks take {:.1f} GiB; this machine has "
                           "{:.1f} GiB of memory. Use smaller sizes.",
                           where, needed_bytes / kGibibyte, present / kGibibyte));
+}
+
+void require_gemm_memory(const char* where, const GemmRequest& request) {
+  require_memory(where, needed_bytes(request));
 }
 
 }  // namespace octavo::cli

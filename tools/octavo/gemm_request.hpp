@@ -68,5 +68,6 @@ void add_execution_options(CLI::App& verb, ExecutionRequest& request);
 
 // Throws Error kEnvironment if operands of this size would not fit in the machine's memory.
 void require_memory(const char* where, double needed_bytes);
+void require_gemm_memory(const char* where, const GemmRequest& request);
 
 }  // namespace octavo::cli

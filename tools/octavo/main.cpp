@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <exception>
 #include <new>
 #include <string>
 #include <utility>
@@ -93,6 +94,10 @@ int run(const std::vector<std::string>& given) {
                 "octavo: the memory needed is more than this machine gives. Use a smaller problem "
                 "or model.",
                 ExitCode::kEnvironment);
+  } catch (const std::exception& error) {
+    return fail(session, to_string(ErrorCode::kInternal),
+                fmt::format("octavo: {}. This is a defect; please report it.", error.what()),
+                ExitCode::kCheckFailed);
   }
   if (!session.flush()) {
     return fail(Session(OutputForm::kText), "io",

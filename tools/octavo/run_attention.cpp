@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -22,12 +21,6 @@
 
 namespace octavo::cli {
 namespace {
-
-constexpr std::array kScaleKinds{AttentionScale::kNone, AttentionScale::kTensor,
-                                 AttentionScale::kHead, AttentionScale::kBatchHead,
-                                 AttentionScale::kPageHead};
-constexpr std::array kMasks{AttentionMask::kNone, AttentionMask::kCausal};
-constexpr std::array kLengthKinds{Lengths::kEqual, Lengths::kRandom};
 
 struct RunAttentionOptions {
   AttentionRequest request;
@@ -87,11 +80,7 @@ void require_attention_memory(const AttentionRequest& request) {
 
 void run_attention(const RunAttentionOptions& options, Session& session) {
   const AttentionRequest& request = options.request;
-  if (request.scales == AttentionScale::kPageHead && request.page_size == 0) {
-    throw UsageError(
-        "--scales: \"page_head\" was given with dense K and V; scales per page need pages. Give "
-        "--page-size, or --scales batch_head.");
-  }
+  check_options(request);
   require_attention_memory(request);
   session.progress("drawing operands");
   const AttentionOperands operands = make_operands(request);
@@ -170,38 +159,9 @@ void run_attention(const RunAttentionOptions& options, Session& session) {
 
 void add_run_attention(CLI::App& run, Session& session) {
   auto options = std::make_shared<RunAttentionOptions>();
-  AttentionRequest& request = options->request;
   CLI::App* verb = run.add_subcommand("attention", "softmax(Q K^T) V");
-  constexpr Bounds<std::int64_t> kLengthBounds{0, std::int64_t{1} << 24};
-  constexpr Bounds<std::int64_t> kHeadBounds{1, 4096};
-  constexpr Bounds<std::int64_t> kDimBounds{1, 1024};
-  constexpr Bounds<std::int64_t> kWindowBounds{-1, std::int64_t{1} << 24};
+  add_attention_options(*verb, options->request);
   constexpr Bounds<std::int64_t> kRunBounds{1, 100000};
-  constexpr double kMaxSoftcap = 1e6;
-  add_integer(*verb, "--batch", request.batch, {0, std::int64_t{1} << 16}, "Sequences");
-  add_integer(*verb, "--q-len", request.q_len, kLengthBounds, "Queries of each sequence");
-  add_integer(*verb, "--kv-len", request.kv_len, kLengthBounds, "Keys of each sequence");
-  add_integer(*verb, "--heads", request.heads, kHeadBounds, "Query heads");
-  add_integer(*verb, "--kv-heads", request.kv_heads, kHeadBounds, "Key and value heads");
-  add_integer(*verb, "--head-dim", request.head_dim, kDimBounds, "Elements of a query and a key");
-  add_integer(*verb, "--v-dim", request.v_dim, {0, kDimBounds.high},
-              "Elements of a value; 0: as --head-dim");
-  add_integer(*verb, "--page-size", request.page_size, {0, 65536},
-              "Keys of a page; 0: K and V are dense");
-  add_enum(*verb, "--lengths", request.lengths, kLengthKinds,
-           "Keys in use: all, or a random number for each sequence");
-  add_enum(*verb, "--dtype", request.dtype, kValueTypes, "Type of Q, K and V");
-  add_enum(*verb, "--o-dtype", request.o_dtype, kValueTypes, "Type of the output");
-  add_enum(*verb, "--scales", request.scales, kScaleKinds, "What shares one scale");
-  add_enum(*verb, "--mask", request.mask, kMasks, "Causal is aligned bottom-right");
-  add_integer(*verb, "--window-left", request.window_left, kWindowBounds,
-              "Keys seen before a query's own; -1: all");
-  add_integer(*verb, "--window-right", request.window_right, kWindowBounds,
-              "Keys seen after a query's own; -1: all");
-  add_decimal(*verb, "--softcap", request.softcap, {0, kMaxSoftcap},
-              "Scores become c * tanh(scores / c); 0: off");
-  add_enum(*verb, "--data", request.data, kDistributions, "Distribution of the random data");
-  add_integer(*verb, "--seed", request.seed, {0, INT64_MAX}, "Seed of the random data");
   add_integer(*verb, "--repeat", options->num_runs, kRunBounds, "Timed runs");
   add_execution_options(*verb, options->how);
   add_json_flag(*verb);

@@ -32,18 +32,6 @@ double gmac_per_s(const GemmRequest& request, double us) {
   return us > 0 ? products / us * kProductsPerUsInGmac : 0;
 }
 
-double needed_bytes(const GemmRequest& request) {
-  // Operands as drawn and as quantized, D, its reference and its F32 copy: up to 8 bytes an
-  // operand's element and 16 an output.
-  constexpr double kBytesPerOperand = 8;
-  constexpr double kBytesPerOutput = 16;
-  const auto m = static_cast<double>(request.m);
-  const auto n = static_cast<double>(request.n);
-  const auto k = static_cast<double>(request.k);
-  return static_cast<double>(std::max<std::int64_t>(request.batch, 1)) *
-         ((m + n) * k * kBytesPerOperand + m * n * kBytesPerOutput);
-}
-
 void print(const RunGemmOptions& options, const GemmTrial& trial, Session& session) {
   const GemmRequest& request = options.request;
   session.text(fmt::format(
@@ -109,12 +97,11 @@ void run_gemm(RunGemmOptions& options, Session& session) {
   }
   GemmOperands operands;
   if (options.load.empty()) {
-    require_memory("run gemm", needed_bytes(options.request));
+    require_gemm_memory("run gemm", options.request);
     session.progress("drawing and quantizing operands");
     operands = make_operands(options.request);
   } else {
     operands = load_operands(options.load, options.request);
-    require_memory("run gemm", needed_bytes(options.request));
   }
   if (!options.save.empty()) save_operands(operands, options.save);
   session.progress("computing the product and its reference");

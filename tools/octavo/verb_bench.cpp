@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,7 @@ std::string today() {
   std::tm utc{};
   gmtime_r(&now, &utc);
   std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  std::strftime(text.data(), text.size(), "%Y-%m-%d", &utc);
   return text.data();
 }
 
@@ -54,6 +55,37 @@ std::string git_output(const char* command) {
   if (pclose(pipe) != 0) return "";
   while (output.ends_with('\n')) output.pop_back();
   return output;
+}
+
+// Which sources this was measured in: null outside a clone of Octavo, whose other commits say
+// nothing about this program.
+Json commit() {
+  const std::string tracked = git_output("git ls-files -- :/include/octavo/octavo.hpp 2>/dev/null");
+  if (tracked.empty()) return nullptr;
+  return git_output("git rev-parse HEAD 2>/dev/null");
+}
+
+bool has_changes() {
+  return !git_output(
+              "git status --porcelain --untracked-files=no -- :/src :/include :/tools :/bench "
+              "2>/dev/null")
+              .empty();
+}
+
+// What was typed, but for --json, which changes nothing that is measured.
+std::string command_of(const BenchOptions& options) {
+  const BenchOptions defaults;
+  std::string command = "octavo bench " + options.suite;
+  if (!options.out.empty()) command += " --out " + options.out;
+  if (options.num_runs != defaults.num_runs)
+    command += fmt::format(" --repeat {}", options.num_runs);
+  if (!options.how.backend.empty()) command += " --backend " + options.how.backend;
+  if (options.how.numerics != defaults.how.numerics) {
+    command += std::string(" --numerics ") + to_string(options.how.numerics);
+  }
+  if (options.how.num_threads != 0)
+    command += fmt::format(" --threads {}", options.how.num_threads);
+  return command;
 }
 
 Json machine() {
@@ -84,6 +116,7 @@ BenchRow run_problem(const BenchProblem& problem, const BenchOptions& options) {
   const GemmRequest& request = problem.request;
   ExecutionRequest how = options.how;
   if (problem.numerics != Numerics::kDefault) how.numerics = problem.numerics;
+  require_gemm_memory("bench", request);
   const GemmOperands operands = make_operands(request);
   // One untimed run brings code, threads and operands to where later runs find them.
   (void)run_gemm_trial(request, operands, how, 1, CheckScope::kNone);
@@ -127,6 +160,9 @@ BenchRow run_problem(const BenchProblem& problem, const BenchOptions& options) {
 
 void bench(const BenchOptions& options, Session& session) {
   const BenchSuite suite = load_suite(options.suite);
+  // Created first: a path that cannot be written is noticed before the hour of measuring.
+  std::optional<ReplacedFile> file;
+  if (!options.out.empty()) file.emplace(options.out);
   Table table({{"M", Align::kRight},
                {"N", Align::kRight},
                {"K", Align::kRight},
@@ -147,25 +183,27 @@ void bench(const BenchOptions& options, Session& session) {
     rows.push_back(std::move(row.json));
   }
   session.progress("");
-  const std::string status = git_output("git status --porcelain 2>/dev/null");
+  Json commit_hash = commit();
+  Json dirty = commit_hash.is_null() ? Json(nullptr) : Json(has_changes());
   Json document{
       {"schema", kSchema},
       {"date", today()},
-      {"commit", git_output("git rev-parse HEAD 2>/dev/null")},
-      {"dirty", !status.empty()},
+      {"commit", std::move(commit_hash)},
+      {"dirty", std::move(dirty)},
       {"machine", machine()},
       {"suite", suite.name},
-      {"command", "octavo bench " + options.suite},
+      {"command", command_of(options)},
       {"method", fmt::format("wall-clock time of {} runs after one untimed run, operands in "
                              "memory, one call at a time",
                              options.num_runs)},
       {"rows", std::move(rows)}};
-  if (!options.out.empty()) {
+  if (file) {
+    // A path in it need not be UTF-8: what is not becomes U+FFFD rather than an exception.
     constexpr int kIndent = 1;
-    const std::string text = document.dump(kIndent) + "\n";
-    ReplacedFile file(options.out);
-    file.write(text.data(), text.size());
-    file.commit();
+    const std::string text =
+        document.dump(kIndent, ' ', false, Json::error_handler_t::replace) + "\n";
+    file->write(text.data(), text.size());
+    file->commit();
   }
   session.text(table.to_text());
   session.document(std::move(document));

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// octavo explain: for each back end, whether it serves a problem, why not, and what would run. No
-// product is computed and no data is drawn.
+// octavo explain: for each back end, whether it serves a problem, why not, and what would run.
+// Nothing is computed and no data is drawn.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "attention_request.hpp"
 #include "gemm_request.hpp"
 #include "host_tensor.hpp"
+#include "octavo/attention.hpp"
 #include "octavo/gemm.hpp"
 #include "options.hpp"
 #include "session.hpp"
@@ -18,8 +21,13 @@
 namespace octavo::cli {
 namespace {
 
-struct ExplainOptions {
+struct ExplainGemm {
   GemmRequest request;
+  ExecutionRequest how;
+};
+
+struct ExplainAttention {
+  AttentionRequest request;
   ExecutionRequest how;
 };
 
@@ -83,7 +91,68 @@ std::vector<SupportReport> reports_for(const GemmRequest& request, const Executi
   return supports(problem, how.execution());
 }
 
-void explain_gemm(const ExplainOptions& options, Session& session) {
+HostTensor one_i32(std::int32_t value) {
+  HostTensor element(DType::kI32, {1});
+  std::memcpy(element.mutable_bytes().data(), &value, sizeof value);
+  return element;
+}
+
+std::vector<std::int64_t> scale_extents(AttentionScale kind, std::int64_t first,
+                                        std::int64_t heads) {
+  if (kind == AttentionScale::kTensor) return {1};
+  if (kind == AttentionScale::kHead) return {heads};
+  return {first, heads};
+}
+
+std::vector<SupportReport> reports_for(const AttentionRequest& request,
+                                       const ExecutionRequest& how) {
+  check_options(request);
+  constexpr double kBytesPerOutput = 4;
+  require_memory("explain attention",
+                 static_cast<double>(request.batch) * static_cast<double>(request.q_len) *
+                     static_cast<double>(request.heads) *
+                     static_cast<double>(request.value_dim() + 1) * kBytesPerOutput);
+  const HostTensor value = one(request.dtype);
+  const HostTensor scale = one(DType::kF32);
+  const HostTensor length = one_i32(static_cast<std::int32_t>(request.kv_len));
+  const HostTensor page = one_i32(0);
+  HostTensor o(request.o_dtype, {request.batch, request.q_len, request.heads, request.value_dim()});
+  HostTensor lse(DType::kF32, {request.batch, request.heads, request.q_len});
+  const bool paged = request.page_size > 0;
+  const std::int64_t num_pages = request.batch * request.pages_per_sequence();
+  const std::int64_t first = paged ? num_pages : request.batch;
+  const std::int64_t second = paged ? request.page_size : request.kv_len;
+  AttentionProblem problem;
+  problem.q = broadcast(value, {request.batch, request.q_len, request.heads, request.head_dim});
+  problem.k = broadcast(value, {first, second, request.kv_heads, request.head_dim});
+  problem.v = broadcast(value, {first, second, request.kv_heads, request.value_dim()});
+  problem.o = o.mutable_view();
+  problem.lse = lse.mutable_view();
+  if (paged || request.lengths == Lengths::kRandom) {
+    problem.kv_lengths = broadcast(length, {request.batch});
+  }
+  if (paged) problem.page_table = broadcast(page, {request.batch, request.pages_per_sequence()});
+  problem.mask = request.mask;
+  problem.window_left = request.window_left;
+  problem.window_right = request.window_right;
+  problem.softcap = static_cast<float>(request.softcap);
+  if (is_fp8(request.dtype) && request.scales != AttentionScale::kNone) {
+    const AttentionScale q_kind =
+        request.scales == AttentionScale::kPageHead ? AttentionScale::kHead : request.scales;
+    problem.q_scale_kind = q_kind;
+    problem.k_scale_kind = request.scales;
+    problem.v_scale_kind = request.scales;
+    problem.q_scale = broadcast(scale, scale_extents(q_kind, request.batch, request.heads));
+    const std::int64_t owners =
+        request.scales == AttentionScale::kPageHead ? num_pages : request.batch;
+    problem.k_scale = broadcast(scale, scale_extents(request.scales, owners, request.kv_heads));
+    problem.v_scale = problem.k_scale;
+  }
+  return supports(problem, how.execution());
+}
+
+template <typename Options>
+void explain(const Options& options, Session& session) {
   const std::vector<SupportReport> reports = reports_for(options.request, options.how);
   std::string chosen;
   Json backends = Json::array();
@@ -126,12 +195,18 @@ void explain_gemm(const ExplainOptions& options, Session& session) {
 void add_explain(CLI::App& app, Session& session) {
   CLI::App* verb = app.add_subcommand("explain", "Which back end and kernel would run, and why");
   verb->require_subcommand(1);
-  auto options = std::make_shared<ExplainOptions>();
+  auto product = std::make_shared<ExplainGemm>();
   CLI::App* gemm = verb->add_subcommand("gemm", "A product");
-  add_gemm_options(*gemm, options->request);
-  add_execution_options(*gemm, options->how);
+  add_gemm_options(*gemm, product->request);
+  add_execution_options(*gemm, product->how);
   add_json_flag(*gemm);
-  gemm->callback([options, &session] { explain_gemm(*options, session); });
+  gemm->callback([product, &session] { explain(*product, session); });
+  auto attending = std::make_shared<ExplainAttention>();
+  CLI::App* attention = verb->add_subcommand("attention", "softmax(Q K^T) V");
+  add_attention_options(*attention, attending->request);
+  add_execution_options(*attention, attending->how);
+  add_json_flag(*attention);
+  attention->callback([attending, &session] { explain(*attending, session); });
 }
 
 }  // namespace octavo::cli
