@@ -81,6 +81,6 @@ Put $model_name there by hand as
 or run this again with a network. What follows is the tiny model of the tests: it shows that FP8
 generation works, but it only babbles.
 MESSAGE
-"$octavo" generate --model tests/data/tiny_llama --precision fp8 --max-tokens 48 \
+"$octavo" generate --model tests/data/tiny_llama --precision fp8 --max-tokens 48 --raw \
   --prompt "It is a truth universally acknowledged"
 exit 3

@@ -145,6 +145,18 @@ class CommandTest(unittest.TestCase):
                          ["none", "tensor", "row", "block", "block1d"])
         self.assertIn("e4m3", [d["name"] for d in self.json_of("list", "dtypes")["dtypes"]])
         self.assertTrue(self.json_of("list", "errors")["errors"])
+        suites = self.json_of("list", "suites", "--folder", SOURCE / "bench/suites")["suites"]
+        self.assertIn("cpu_gemm", [suite["name"] for suite in suites])
+        self.assertGreater(suites[0]["problems"], 0)
+        self.fails(BAD_USAGE, "cannot be read", "list", "suites", "--folder", "/nonexistent")
+        with tempfile.TemporaryDirectory() as cache:
+            expected = os.path.join(cache, "octavo", "SmolLM2-135M-Instruct.Q4_1.gguf")
+            (model,) = self.json_of("list", "models", env={"XDG_CACHE_HOME": cache})["models"]
+            self.assertEqual((model["file"], model["present"]), (expected, False))
+            os.mkdir(os.path.dirname(expected))
+            pathlib.Path(expected).touch()
+            (model,) = self.json_of("list", "models", env={"XDG_CACHE_HOME": cache})["models"]
+            self.assertTrue(model["present"])
 
     def test_explain_gemm(self):
         document = self.json_of("explain", "gemm", "--m", 1, "--n", 4096, "--k", 4096)
@@ -159,6 +171,23 @@ class CommandTest(unittest.TestCase):
         self.assertIsNone(document["chosen"])
         self.assertEqual(document["backends"][1]["reasons"][0]["kind"], "numerics")
         self.fails(BAD_USAGE, "accumulation", "explain", "gemm", "--accumulation", "fast")
+
+    def test_explain_attention(self):
+        for options in ([], ["--page-size", 16, "--scales", "page_head", "--batch", 3],
+                        ["--lengths", "random", "--scales", "batch_head"], ["--kv-len", 0],
+                        ["--dtype", "bf16"], ["--heads", 9, "--kv-heads", 3]):
+            document = self.json_of("explain", "attention", *options)
+            self.assertEqual(document["chosen"], "cpu", options)
+            self.assertEqual(document["problem"]["op"], "attention")
+            self.assertEqual(document["backends"][0]["reasons"][0]["kind"], "environment")
+        document = self.json_of("explain", "attention", "--numerics", "emulated", "--dtype", "f16",
+                                code=ENVIRONMENT)
+        self.assertIsNone(document["chosen"])
+        self.assertEqual(document["backends"][1]["reasons"][0]["field"], "q")
+        self.fails(BAD_USAGE, "multiple", "explain", "attention", "--heads", 8, "--kv-heads", 3)
+        self.fails(BAD_USAGE, "need pages", "explain", "attention", "--scales", "page_head")
+        self.fails(ENVIRONMENT, "this machine has .* GiB of memory", "explain", "attention",
+                   "--batch", 65536, "--q-len", 1 << 24, "--heads", 4096)
 
     # --- run gemm
 
@@ -328,6 +357,9 @@ class CommandTest(unittest.TestCase):
                 self.assertGreater(row["tflops"], 0)
                 self.assertTrue(row["error"]["within_bound"])
                 self.assertRegex(row["repeat"], "^octavo run gemm --m ")
+            # "octavo bench SUITE --out FILE --repeat 3", so that it can be run again.
+            self.assertEqual(document["command"].split()[2:],
+                             [str(path), "--out", out, "--repeat", "3"])
             table = octavo("bench", path, "--repeat", 1)
             self.assertEqual(len(table.stdout.strip().splitlines()), 5)
 
@@ -346,11 +378,29 @@ class CommandTest(unittest.TestCase):
                     ({"suite": "s", "problems": [{**good, "colour": 1}]}, "colour is not a key"),
                     ("[" * 100000, "nested|line")):
                 self.fails(BAD_USAGE, pattern, "bench", self.suite(folder, content))
+            huge = {**good, "m": 1 << 24, "n": 1 << 24, "k": 1 << 24, "batch": 1 << 16}
+            self.fails(ENVIRONMENT, "this machine has .* GiB of memory", "bench",
+                       self.suite(folder, {"suite": "s", "problems": [huge]}))
+            # Noticed before anything is measured, though the problem could not be run either.
+            self.fails(BAD_USAGE, "cannot be created", "bench", folder + "/suite.json", "--out",
+                       "/nonexistent/result.json")
         self.fails(BAD_USAGE, "could not be opened", "bench", "/nonexistent.json")
+
+    def test_bench_names_no_commit_outside_the_sources(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.suite(folder, {"suite": "s", "problems": [{"op": "gemm", "m": 1, "n": 1,
+                                                                   "k": 1}]})
+            odd = os.fsencode(folder) + b"/odd\xff.json"  # a path that is no UTF-8
+            os.rename(path, odd)
+            result = subprocess.run([COMMAND, "bench", odd, "--json"], stdout=subprocess.PIPE,
+                                    cwd=folder, timeout=250, check=True)
+            document = json.loads(result.stdout)
+            self.assertIsNone(document["commit"])
+            self.assertIsNone(document["dirty"])
 
     # --- models
 
-    def test_generate_and_perplexity_on_the_tiny_model(self):
+    def test_generate_on_the_tiny_model(self):
         model = SOURCE / "tests/data/tiny_llama"
         document = self.json_of("generate", "--model", model, "--prompt", "It is a truth",
                                 "--max-tokens", 8)
@@ -361,6 +411,44 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(document["tokens"], again["tokens"])
         self.fails(BAD_USAGE, "nonexistent", "generate", "--model", "/nonexistent.gguf",
                    "--prompt", "x")
+
+    def test_perplexity_on_the_tiny_model(self):
+        model = SOURCE / "tests/data/tiny_llama"
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder) / "text"
+            text.write_text("It is a truth universally acknowledged. " * 8, encoding="utf-8")
+            document = self.json_of("perplexity", "--model", model, "--text", text, "--precisions",
+                                    "f32,fp8", "--window", 1 << 30, "--max-tokens", 40)
+            self.assertEqual(document["tokens"], 40)
+            # The window is the model's context where that is shorter than what was asked for.
+            context = json.loads((model / "config.json").read_text())["max_position_embeddings"]
+            self.assertEqual(document["window"], context)
+            baseline, fp8 = document["rows"]
+            self.assertGreater(baseline["perplexity"], 1)
+            self.assertNotIn("relative_change", baseline)
+            self.assertTrue(0 < abs(fp8["relative_change"]) < 0.2, fp8)
+            text.write_text("", encoding="utf-8")
+            self.fails(BAD_USAGE, "text", "perplexity", "--model", model, "--text", text)
+        self.fails(BAD_USAGE, "--precisions", "perplexity", "--model", model, "--text", text,
+                   "--precisions", "f32,fp9")
+
+    def test_which_model_is_taken(self):
+        tiny = str(SOURCE / "tests/data/tiny_llama")
+        with tempfile.TemporaryDirectory() as cache:
+            nowhere = {"OCTAVO_MODEL": "", "XDG_CACHE_HOME": cache}
+            for verb in (["generate", "--prompt", "x"], ["perplexity", "--text", "/dev/null"]):
+                self.fails(ENVIRONMENT, r"\./quickstart\.sh.*--model", *verb, env=nowhere)
+            generate = ["generate", "--raw", "--prompt", "It is", "--max-tokens", 1]
+            named = {**nowhere, "OCTAVO_MODEL": tiny}
+            self.assertEqual(self.json_of(*generate, env=named)["model"], tiny)
+            other = {**nowhere, "OCTAVO_MODEL": "/nonexistent.gguf"}
+            self.fails(BAD_USAGE, "nonexistent", *generate, env=other)
+            self.assertEqual(self.json_of(*generate, "--model", tiny, env=other)["model"], tiny)
+            # What quickstart.sh fetches comes last: found, and here refused as no GGUF.
+            os.mkdir(os.path.join(cache, "octavo"))
+            path = os.path.join(cache, "octavo", "SmolLM2-135M-Instruct.Q4_1.gguf")
+            pathlib.Path(path).write_bytes(b"not a model")
+            self.fails(BAD_USAGE, "SmolLM2-135M-Instruct.Q4_1.gguf", *generate, env=nowhere)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model_options.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <array>
+#include <cstdlib>
+#include <system_error>
 
+#include "octavo/error.hpp"
 #include "options.hpp"
 
 namespace octavo::cli {
@@ -14,12 +19,37 @@ constexpr std::array kFormats{llm::NumberFormat::kFp8, llm::NumberFormat::kBf16,
 constexpr std::array<std::string_view, 4> kPartWords{kAsPrecision, "fp8", "bf16", "f32"};
 constexpr std::array kRecipes{ScaleRecipe::kRow, ScaleRecipe::kBlock};
 
+// A variable's value; empty if it is not set.
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 }  // namespace
+
+std::filesystem::path default_model_file() {
+  std::filesystem::path folder = variable("XDG_CACHE_HOME");
+  if (folder.empty()) folder = std::filesystem::path(variable("HOME")) / ".cache";
+  return folder / "octavo" / "SmolLM2-135M-Instruct.Q4_1.gguf";
+}
+
+std::string chosen_model(const ModelOptions& options) {
+  if (!options.path.empty()) return options.path;
+  if (const std::string named = variable("OCTAVO_MODEL"); !named.empty()) return named;
+  const std::filesystem::path file = default_model_file();
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(file, ignored)) return file.string();
+  throw Error(ErrorCode::kEnvironment,
+              fmt::format("octavo: no --model was given, OCTAVO_MODEL is not set and the default "
+                          "model {} is not there. Run ./quickstart.sh, which fetches it, or give "
+                          "--model.",
+                          file.string()));
+}
 
 void add_model_path_option(CLI::App& verb, ModelOptions& options) {
   verb.add_option("--model", options.path,
-                  "A .gguf or .safetensors file, or a folder with config.json and safetensors")
-      ->required();
+                  "A .gguf or .safetensors file, or a folder with config.json and safetensors; "
+                  "OCTAVO_MODEL, or the model that quickstart.sh fetches, if left out");
 }
 
 void add_recipe_option(CLI::App& verb, ModelOptions& options) {

@@ -155,9 +155,11 @@ void add_generate(CLI::App& app, Session& session) {
   verb->footer(
       "Weights, activations, KV cache and head are each fp8 (E4M3), bf16 or f32. With --precision\n"
       "fp8 the head stays bf16 unless --head says otherwise.\n"
-      "Example: octavo generate --model SmolLM2-135M-Instruct.Q4_1.gguf \\\n"
-      "  --prompt \"What is the capital of France?\"");
-  verb->callback([options, &session] { generate(*options, session); });
+      "Example: octavo generate --prompt \"What is the capital of France?\"");
+  verb->callback([options, &session] {
+    options->model.path = chosen_model(options->model);
+    generate(*options, session);
+  });
 }
 
 }  // namespace octavo::cli

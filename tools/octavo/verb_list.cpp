@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // octavo list: what this build knows.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
 
+#include "bench_suite.hpp"
+#include "model_options.hpp"
 #include "octavo/octavo.hpp"
 #include "options.hpp"
 #include "session.hpp"
@@ -92,30 +101,72 @@ void list_errors(Session& session) {
   session.document({{"errors", std::move(items)}});
 }
 
-struct Listing {
-  std::string_view what;
-  void (*print)(Session&);
+void list_models(Session& session) {
+  const std::filesystem::path file = default_model_file();
+  std::error_code ignored;
+  const bool present = std::filesystem::is_regular_file(file, ignored);
+  Table table({{"model"}, {"present"}, {"file"}});
+  table.add_row({"default", present ? "yes" : "no, ./quickstart.sh fetches it", file.string()});
+  session.text(table.to_text());
+  session.document(
+      {{"models",
+        Json::array({{{"name", "default"}, {"present", present}, {"file", file.string()}}})}});
+}
+
+// Every .json of the folder is a suite; one that is none is an error, for it cannot be run.
+void list_suites(Session& session, const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().extension() == ".json") paths.push_back(entry->path().string());
+  }
+  if (error) {
+    throw Error(ErrorCode::kIo,
+                fmt::format("{}: the folder cannot be read ({}); it must hold suite files. Give "
+                            "--folder, such as the bench/suites of the sources.",
+                            folder, error.message()));
+  }
+  std::sort(paths.begin(), paths.end());
+  Table table({{"suite"}, {"problems", Align::kRight}, {"file"}});
+  Json items = Json::array();
+  for (const std::string& path : paths) {
+    const BenchSuite suite = load_suite(path);
+    table.add_row({suite.name, std::to_string(suite.problems.size()), path});
+    items.push_back({{"name", suite.name}, {"problems", suite.problems.size()}, {"file", path}});
+  }
+  session.text(table.to_text());
+  session.document({{"suites", std::move(items)}});
+}
+
+struct ListOptions {
+  std::string what;
+  std::string folder = "bench/suites";
 };
 
-constexpr std::array kListings{Listing{"backends", &list_backends},
-                               Listing{"recipes", &list_recipes}, Listing{"dtypes", &list_dtypes},
-                               Listing{"errors", &list_errors}};
+constexpr std::array<std::string_view, 6> kListingWords{"backends", "recipes", "dtypes",
+                                                        "errors",   "models",  "suites"};
 
-constexpr std::array<std::string_view, kListings.size()> kListingWords{"backends", "recipes",
-                                                                       "dtypes", "errors"};
+void list(const ListOptions& options, Session& session) {
+  if (options.what == "backends") return list_backends(session);
+  if (options.what == "recipes") return list_recipes(session);
+  if (options.what == "dtypes") return list_dtypes(session);
+  if (options.what == "errors") return list_errors(session);
+  if (options.what == "models") return list_models(session);
+  return list_suites(session, options.folder);
+}
 
 }  // namespace
 
 void add_list(CLI::App& app, Session& session) {
-  auto what = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand("list", "Back ends, recipes, element types, error codes");
-  add_word(*verb, "what", *what, kListingWords, "What to list")->required();
+  auto options = std::make_shared<ListOptions>();
+  CLI::App* verb =
+      app.add_subcommand("list", "Back ends, recipes, element types, error codes, models, suites");
+  add_word(*verb, "what", options->what, kListingWords, "What to list")->required();
+  verb->add_option("--folder", options->folder, "Where suites are looked for")
+      ->capture_default_str();
   add_json_flag(*verb);
-  verb->callback([what, &session] {
-    for (const Listing& listing : kListings) {
-      if (listing.what == *what) listing.print(session);
-    }
-  });
+  verb->callback([options, &session] { list(*options, session); });
 }
 
 }  // namespace octavo::cli

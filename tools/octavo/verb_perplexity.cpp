@@ -99,7 +99,7 @@ struct Measurement {
   std::optional<llm::PerplexityChange> change;  // against the first of the list
 };
 
-void report(const PerplexityVerb& options, std::size_t num_tokens,
+void report(const PerplexityVerb& options, std::size_t num_tokens, std::int64_t window,
             const std::vector<Measurement>& measurements, Session& session) {
   const std::string baseline = measurements.front().named.name;
   Table table({{"precision"},
@@ -129,12 +129,12 @@ void report(const PerplexityVerb& options, std::size_t num_tokens,
   }
   const std::size_t num_scored = measurements.front().result.losses.size();
   session.text(fmt::format("{} tokens, {} scored, windows of {}\n\n{}", num_tokens, num_scored,
-                           options.window, table.to_text()));
+                           window, table.to_text()));
   session.document({{"model", options.model.path},
                     {"text", options.text_path},
                     {"tokens", num_tokens},
                     {"scored", num_scored},
-                    {"window", options.window},
+                    {"window", window},
                     {"baseline", baseline},
                     {"rows", std::move(rows)}});
 }
@@ -166,7 +166,7 @@ void perplexity(const PerplexityVerb& options, Session& session) {
     measurements.push_back(std::move(measurement));
   }
   session.progress("");
-  report(options, tokens.size(), measurements, session);
+  report(options, tokens.size(), measuring.window, measurements, session);
 }
 
 }  // namespace
@@ -191,8 +191,11 @@ void add_perplexity(CLI::App& app, Session& session) {
   verb->footer(
       "Every token of a window but its first is scored, given those before it in the window.\n"
       "The +- is one standard error, from the tokens' paired differences.\n"
-      "Example: octavo perplexity --model SmolLM2-135M-Instruct.Q4_1.gguf --text faq.txt");
-  verb->callback([options, &session] { perplexity(*options, session); });
+      "Example: octavo perplexity --text faq.txt");
+  verb->callback([options, &session] {
+    options->model.path = chosen_model(options->model);
+    perplexity(*options, session);
+  });
 }
 
 }  // namespace octavo::cli
