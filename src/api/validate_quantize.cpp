@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -279,7 +280,10 @@ Status check_read_scales(const char* operation, const Argument& scale) {
   float refused = 0;
   const bool good = all_scales(scale.view, &position, [&](float value) {
     refused = value;
-    return value > 0 && std::isfinite(value);
+    // By its bits: a caller that flushes subnormals would see them as 0 (UE8M0's least scale is
+    // one).
+    constexpr std::uint32_t kNumPositiveFinite = 0x7F7FFFFF;
+    return std::bit_cast<std::uint32_t>(value) - 1 < kNumPositiveFinite;
   });
   if (good) return Ok{};
   return refuse(operation,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Subnormal numbers keep their values while an object of this class lives on a thread. Programs
 // built for fast math, and frameworks that set flush-to-zero, call the library with them flushed;
-// without this the bits of a result would depend on which thread computed it.
+// without this the bits of a result would depend on which thread computed it. parallel_for() holds
+// one on each of its threads.
 #pragma once
 
 #if defined(__x86_64__)

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/keep_denormals.hpp"
+
 namespace octavo {
 namespace {
 
@@ -69,6 +71,8 @@ class ThreadPool {
   }
 
   void work(int worker_idx) {
+    // A thread starts in the mode of the one that started it.
+    const KeepDenormals keep_denormals;
     std::uint64_t seen = 0;
     for (;;) {
       for (int spins = 0; epoch_.load() == seen && spins < kSpinsBeforeSleep; ++spins) pause_core();
@@ -111,6 +115,7 @@ int num_usable_cores() {
 }
 
 void parallel_for(std::int64_t num_tasks, int num_threads, TaskRef task) {
+  const KeepDenormals keep_denormals;
   const int limit =
       num_threads > 0 ? std::min(num_threads, num_usable_cores()) : num_usable_cores();
   const auto wanted = static_cast<int>(std::min<std::int64_t>(limit, num_tasks));

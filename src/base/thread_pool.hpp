@@ -31,7 +31,7 @@ class TaskRef {
 // Runs task(0) .. task(num_tasks - 1), in any order, on up to num_threads threads (0: one per
 // usable core), and returns when all are done. Called from inside a task, or while another thread
 // is in parallel_for, it runs the whole loop on the calling thread: several user threads are
-// parallel already.
+// parallel already. Tasks compute with subnormal numbers, whatever mode the caller is in.
 void parallel_for(std::int64_t num_tasks, int num_threads, TaskRef task);
 
 }  // namespace octavo

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/keep_denormals.hpp"
 #include "base/thread_pool.hpp"
 #include "cpu/cpu_gemm.hpp"
 #include "cpu/epilogue.hpp"
@@ -152,7 +151,6 @@ Status emulated_gemm(const GemmProblem& problem, int num_threads) {
   const std::int64_t row_tiles = (extent.m + kTileRows - 1) / kTileRows;
   const std::int64_t col_tiles = (extent.n + kTileCols - 1) / kTileCols;
   parallel_for(extent.batch * row_tiles * col_tiles, num_threads, [&](std::int64_t task_idx) {
-    const KeepDenormals keep_denormals;
     const EmulatedProduct product(problem, task_idx / (row_tiles * col_tiles));
     const std::int64_t row_begin = task_idx / col_tiles % row_tiles * kTileRows;
     const std::int64_t col_begin = task_idx % col_tiles * kTileCols;

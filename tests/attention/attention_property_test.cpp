@@ -12,6 +12,7 @@
 #include <string>
 
 #include "attention/attention_case.hpp"
+#include "support/denormal_mode.hpp"
 #include "support/simd_targets.hpp"
 
 namespace octavo::testing {
@@ -292,6 +293,28 @@ TEST_P(Attention, bits_do_not_depend_on_threads) {
     const AttentionResult several = made.run(GetParam(), num_threads);
     EXPECT_TRUE(same_bits(several.o, one.o)) << num_threads << " threads";
     EXPECT_TRUE(same_bits(several.lse, one.lse)) << num_threads << " threads";
+  }
+}
+
+TEST_P(Attention, subnormals_are_kept_for_a_caller_that_flushes_them) {
+  for (const std::int64_t num_queries : {1, 40}) {
+    AttentionSetup setup;
+    setup.q_lengths = {num_queries};
+    setup.k_lengths = {300};
+    setup.num_q_heads = setup.num_kv_heads = 4;
+    setup.q_dtype = q_dtype();
+    setup.k_dtype = setup.v_dtype = DType::kE4M3;
+    setup.v_scale = AttentionScale::kHead;
+    AttentionCase made(setup);
+    for (float& scale : made.v_scales()) scale = 0x1p-126F;
+    const AttentionResult kept = made.run(GetParam());
+    const auto is_subnormal = [](float value) { return std::fpclassify(value) == FP_SUBNORMAL; };
+    EXPECT_GT(std::count_if(kept.o.begin(), kept.o.end(), is_subnormal), num_queries * 4 * 60);
+    const AttentionResult flushed = [&] {
+      const test::FlushDenormals flush;
+      return made.run(GetParam());
+    }();
+    EXPECT_TRUE(same_bits(flushed.o, kept.o));
   }
 }
 

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <thread>
 #include <vector>
+
+#include "support/denormal_mode.hpp"
 
 namespace octavo {
 namespace {
@@ -57,6 +60,27 @@ TEST(ThreadPool, NestedLoopsRunOnTheCallingThread) {
   });
   EXPECT_EQ(runs.load(), 64);
   EXPECT_EQ(foreign.load(), 0);
+}
+
+// Run by itself, as ctest does, this test also starts the pool from a thread that flushes.
+TEST(ThreadPool, TasksKeepSubnormalsForACallerThatFlushesThem) {
+  constexpr int kNumTasks = 64;
+  std::vector<std::uint32_t> products(kNumTasks);
+  {
+    const test::FlushDenormals flush;
+    const volatile float tiny = 0x1p-120F;
+    parallel_for(kNumTasks, 0, [&](std::int64_t i) {
+      const float product = tiny * 0x1p-10F;
+      products[static_cast<std::size_t>(i)] = std::bit_cast<std::uint32_t>(product);
+      // So that one thread does not run them all.
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    });
+#if defined(__x86_64__)
+    EXPECT_EQ(tiny * 0x1p-10F, 0.0F) << "the caller's mode is its own again";
+#endif
+  }
+  for (const std::uint32_t bits : products)
+    EXPECT_EQ(bits, std::bit_cast<std::uint32_t>(0x1p-130F));
 }
 
 TEST(ThreadPool, ServesSeveralCallingThreads) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "quantize/quantized_matrix.hpp"
+#include "support/denormal_mode.hpp"
 #include "support/test_level.hpp"
 
 namespace octavo {
@@ -179,6 +180,16 @@ TEST(Dequantize, rounds_the_product_once) {
       }
     }
   }
+}
+
+TEST(Dequantize, keeps_subnormals_for_a_caller_that_flushes_them) {
+  Quantized codes{Matrix(DType::kE4M3, 8, 16), Matrix(DType::kF32, 8, 1)};
+  for (std::size_t i = 0; i < codes.q.size(); ++i) codes.q.set(i, 1.0F + static_cast<float>(i % 7));
+  for (std::size_t row = 0; row < 8; ++row) codes.scale.set(row, 0x1p-135F);
+  const Matrix kept = test::dequantized(codes, ScaleGranularity::kRow);
+  ASSERT_EQ(kept.value(1), 0x1p-134F);
+  const test::FlushDenormals flush;
+  EXPECT_EQ(test::dequantized(codes, ScaleGranularity::kRow).codes(), kept.codes());
 }
 
 TEST(Dequantize, without_scales_decodes) {
