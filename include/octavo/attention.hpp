@@ -14,7 +14,8 @@
 
 namespace octavo {
 
-// How one operand (Q, K or V) is scaled; H is its number of heads, its scale tensor is F32:
+// How one operand (Q, K or V) is scaled; H is its number of heads, its scale tensor is F32, each
+// value finite, positive and from 2^-126 to 2^126:
 enum class AttentionScale : unsigned char {
   kNone,       // no scale tensor: the scale is 1
   kTensor,     // [1]
@@ -74,7 +75,8 @@ struct AttentionProblem {
   TensorView q_scale;
   TensorView k_scale;
   TensorView v_scale;
-  TensorView o_scale;  // one F32 by which an FP8 o is divided before rounding; absent means 1
+  // One F32 value, in the same range, by which an FP8 o is divided before rounding; absent means 1.
+  TensorView o_scale;
 };
 
 struct AttentionReport {

@@ -39,8 +39,8 @@ struct GemmProblem {
 
   ScaleRecipe recipe = ScaleRecipe::kNone;
   // Scale tensors as octavo/scale.hpp shapes them (F32 or UE8M0, any strides, a leading batch
-  // dimension where the operands have one). Only FP8 operands have one; required unless recipe is
-  // kNone.
+  // dimension where the operands have one), each finite and above 0. Only FP8 operands have one,
+  // and need it unless recipe is kNone; without an FP8 operand recipe must be kNone.
   TensorView a_scale;
   TensorView b_scale;
 
@@ -48,8 +48,8 @@ struct GemmProblem {
   OutputMode output_mode = OutputMode::kOverwrite;
   // [N], BF16, F16 or F32; absent for none. Added after accumulation into D.
   TensorView bias;
-  // One F32 value by which an FP8 D is divided before rounding (D then represents q * d_scale);
-  // absent means 1.
+  // One F32 value from 2^-126 to 2^126 by which an FP8 D is divided before rounding (D then
+  // represents q * d_scale); absent means 1.
   TensorView d_scale;
   // Parts that K is cut into, 1 <= num_splits <= max(1, ceil(K/128)); their results are added in
   // ascending order. Part of the numerics: other values give other bits.

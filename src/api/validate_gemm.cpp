@@ -17,6 +17,10 @@
 namespace octavo {
 namespace {
 
+// As for quantize(): inside these bounds both the scale and its reciprocal are normal.
+constexpr float kLeastOutputScale = 0x1p-126F;
+constexpr float kLargestOutputScale = 0x1p126F;
+
 template <typename... Args>
 Error refuse(fmt::format_string<Args...> format, Args&&... args) {
   return {ErrorCode::kInvalidArgument, "gemm: " + fmt::format(format, std::forward<Args>(args)...)};
@@ -158,6 +162,13 @@ Result<Extents> agreed_extents(const GemmProblem& problem) {
 }
 
 Status check_modes(const GemmProblem& problem, const Extents& extents) {
+  if (problem.recipe != ScaleRecipe::kNone && !is_fp8(problem.a.dtype) &&
+      !is_fp8(problem.b.dtype)) {
+    return refuse(
+        "recipe is {}, a has dtype {} and b {}; a recipe scales e4m3 and e5m2 operands, and there "
+        "is none. Use recipe none.",
+        to_string(problem.recipe), to_string(problem.a.dtype), to_string(problem.b.dtype));
+  }
   if (is_block_scaled(problem.recipe) && problem.accumulation == Accumulation::kFast) {
     return refuse(
         "accumulation is fast and recipe is {}; block scales are applied every {} of K, "
@@ -397,10 +408,10 @@ Status check_d_scale(const GemmProblem& problem) {
   }
   if (scale.device.kind != DeviceKind::kCpu) return Ok{};
   const float value = *static_cast<const float*>(scale.data);
-  if (!(value > 0) || !std::isfinite(value) || !std::isfinite(1.0F / value)) {
+  if (!(value >= kLeastOutputScale && value <= kLargestOutputScale)) {
     return refuse(
-        "d_scale is {}; it must be finite and above 0, and so must 1 / d_scale. Compute "
-        "it as the largest magnitude of d / {}.",
+        "d_scale is {}; it must be finite, positive and from 2^-126 to 2^126, so that 1 / d_scale "
+        "is normal too. Compute it as the largest magnitude of d / {}.",
         value, max_finite_fp8(problem.d.dtype));
   }
   return Ok{};

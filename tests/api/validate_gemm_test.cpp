@@ -181,6 +181,24 @@ TEST(ValidateGemm, ScalePresence) {
               HasSubstr("a_scale is given and a has dtype bf16"));
 }
 
+TEST(ValidateGemm, RecipeNeedsAnFp8Operand) {
+  GemmSpec wide = kPlain;
+  wide.a = DType::kBF16;
+  wide.b = DType::kF32;
+  EXPECT_EQ(refusal_of(wide, [](auto&) {}), "accepted");
+  EXPECT_THAT(
+      refusal_of(wide, [](auto& p) { p.recipe = ScaleRecipe::kRow; }),
+      AllOf(HasSubstr("recipe is row, a has dtype bf16 and b f32"), HasSubstr("Use recipe none")));
+}
+
+// A view without elements names none twice, whatever its strides are.
+TEST(ValidateGemm, EmptyOutputsNeedNoDistinctStrides) {
+  GemmSpec empty = kPlain;
+  empty.n = 0;
+  EXPECT_EQ(refusal_of(empty, [](auto&) {}), "accepted");
+  EXPECT_EQ(refusal_of(empty, [](auto& p) { p.d.strides = {0, 0}; }), "accepted");
+}
+
 TEST(ValidateGemm, ScaleDtypeAndShape) {
   EXPECT_THAT(refusal_of(kBlockScaled, [](auto& p) { p.a_scale.dtype = DType::kBF16; }),
               HasSubstr("a_scale has dtype bf16; scales are f32 or ue8m0"));
@@ -271,7 +289,7 @@ TEST(ValidateGemm, OutputScale) {
   EXPECT_THAT(refusal_of(spec, [](auto& p) { p.d_scale.dtype = DType::kUE8M0; }),
               HasSubstr("d_scale has dtype ue8m0 and shape [1]; it must be one f32 value"));
   for (const float bad : {0.0F, -2.0F, std::numeric_limits<float>::infinity(),
-                          std::numeric_limits<float>::quiet_NaN(), 1e-45F}) {
+                          std::numeric_limits<float>::quiet_NaN(), 1e-45F, 3e38F}) {
     EXPECT_THAT(refusal_of(spec, [&](auto& p) { p.d_scale = make_view(&bad, DType::kF32, {1}); }),
                 AllOf(HasSubstr("d_scale is "), HasSubstr("1 / d_scale")));
   }
