@@ -370,7 +370,11 @@ class TileTask {
     const StridedMatrix d = matrix_of(problem_.d, batch_idx_);
     // The view was const only on the way through matrix_of: D is a mutable tensor.
     void* out = const_cast<void*>(d.address(row_ + row, col_));  // NOLINT
-    encode_array(d.dtype, sums, num_cols_, out);
+    if (d.dtype == DType::kF32) {
+      copy_with_canonical_nan(sums, num_cols_, static_cast<float*>(out));
+    } else {
+      encode_array(d.dtype, sums, num_cols_, out);
+    }
   }
 
   const BlockedKernels& kernels_;

@@ -20,12 +20,23 @@ struct Unchanged {
   HWY_INLINE FloatVec operator()(FloatVec value) const { return value; }
 };
 
+struct CanonicalNan {
+  HWY_INLINE FloatVec operator()(FloatVec value) const {
+    const FloatVec canonical = hn::BitCast(FloatTag(), set_bits(kCanonicalNan));
+    return hn::IfThenElse(hn::IsNaN(value), canonical, value);
+  }
+};
+
 struct Times {
   float factor;
   HWY_INLINE FloatVec operator()(FloatVec value) const {
     return hn::Mul(value, hn::Set(FloatTag(), factor));
   }
 };
+
+void copy_with_canonical_nan_lanes(const float* values, std::int64_t n, float* out) {
+  transform_array<F32Array, F32Array>(values, n, out, CanonicalNan());
+}
 
 // UE8M0 arrays are scales: short, so the scalar codec serves them.
 void encode_lanes(DType dtype, const float* values, std::int64_t n, void* codes) {
@@ -115,6 +126,7 @@ HWY_AFTER_NAMESPACE();
 namespace octavo {
 namespace {
 
+HWY_EXPORT(copy_with_canonical_nan_lanes);
 HWY_EXPORT(encode_lanes);
 HWY_EXPORT(decode_lanes);
 HWY_EXPORT(scale_and_encode_lanes);
@@ -124,6 +136,10 @@ HWY_EXPORT(decode_and_scale_lanes);
 
 void encode_array(DType dtype, const float* values, std::int64_t n, void* codes) {
   HWY_DYNAMIC_DISPATCH(encode_lanes)(dtype, values, n, codes);
+}
+
+void copy_with_canonical_nan(const float* values, std::int64_t n, float* out) {
+  HWY_DYNAMIC_DISPATCH(copy_with_canonical_nan_lanes)(values, n, out);
 }
 
 void decode_array(DType dtype, const void* codes, std::int64_t n, float* values) {

@@ -13,6 +13,9 @@ namespace octavo {
 // Rounds n values to the array's type (FP8 saturating). Any type but I32.
 void encode_array(DType dtype, const float* values, std::int64_t n, void* codes);
 
+// Copies n values; every NaN becomes the GPU's, 0x7FFFFFFF.
+void copy_with_canonical_nan(const float* values, std::int64_t n, float* out);
+
 // Any type but I32.
 void decode_array(DType dtype, const void* codes, std::int64_t n, float* values);
 
