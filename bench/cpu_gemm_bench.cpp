@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -426,8 +427,9 @@ json rows_of(const ShapeGroup& group, const std::vector<Contender>& contenders) 
     }
     if (contender.name.rfind("octavo", 0) == 0 && contender.name != "octavo_bf16") {
       row["repeat"] = fmt::format(
-          "octavo run gemm --backend cpu --m {} --n {} --k {} --recipe {} --numerics {}", shape.m,
-          shape.n, shape.k, contender.recipe, group.emulated ? "emulated" : "blocked");
+          "octavo run gemm --backend cpu --m {} --n {} --k {} --recipe {} --d-dtype bf16 "
+          "--numerics {}",
+          shape.m, shape.n, shape.k, contender.recipe, group.emulated ? "emulated" : "blocked");
     }
     rows.push_back(row);
     fmt::print(stderr, "{:5} x {:5} x {:5} {:16} {:6} {:11.1f} us {:8.1f} GB/s {:9.1f} GMAC/s",
@@ -493,7 +495,8 @@ int run(const Options& options, const std::string& command) {
         {"driver", nullptr},
         {"cuda", nullptr},
         {"cpu", cpu.model},
-        {"cores", options.num_threads},
+        {"cores", cpu.num_cores},
+        {"threads", options.num_threads},
         {"instruction_set", cpu.instruction_set},
         {"openblas", {{"core", openblas_get_corename()}, {"config", openblas_get_config()}}},
         {"load_average", {{"before", load_average()}}},
@@ -508,12 +511,22 @@ int run(const Options& options, const std::string& command) {
     for (json& row : rows_of(group, contenders)) result["rows"].push_back(std::move(row));
   }
   result["machine"]["load_average"]["after"] = load_average();
+  if (options.out.empty()) {
+    std::filesystem::create_directories(OCTAVO_SOURCE_DIR "/bench/results");
+  }
   const std::string out =
       options.out.empty()
           ? fmt::format("{}/bench/results/{}-{}-{}.json", OCTAVO_SOURCE_DIR, today(),
                         options.machine, suite.at("suite").get<std::string>())
           : options.out;
-  std::ofstream(out) << result.dump(1) << '\n';
+  std::ofstream written(out);
+  written << result.dump(1) << '\n';
+  written.close();
+  if (!written) {
+    throw Error(ErrorCode::kIo, out +
+                                    ": the result could not be written. Give --out a path that "
+                                    "can be.");
+  }
   fmt::print(stderr, "{}\n", out);
   return 0;
 }
@@ -527,7 +540,8 @@ int main(int argc, char** argv) {
   app.add_option("suite", options.suite, "suite file");
   app.add_option("--out", options.out, "result file");
   app.add_option("--machine", options.machine, "word for the machine in the result file's name");
-  app.add_option("--threads", options.num_threads, "threads of every contender");
+  app.add_option("--threads", options.num_threads, "threads of every contender")
+      ->check(CLI::Range(1, 4096));
   app.add_option("--rounds", options.num_rounds, "samples of each contender")
       ->check(CLI::Range(3, 1000));
   app.add_option("--sample-ms", options.min_sample_ms, "shortest sample");
