@@ -10,6 +10,8 @@
 
 #include "llm/checkpoint.hpp"
 #include "llm/gguf_reader.hpp"
+#include "llm/tokenizer_bpe.hpp"
+#include "llm/tokenizer_source.hpp"
 #include "octavo/error.hpp"
 
 namespace {
@@ -40,6 +42,7 @@ void use(const GgufFile& file) {
                            static_cast<std::size_t>(block->elems));
     decode_ggml(tensor.type, tensor.bytes, out);
   }
+  attempt([&] { (void)BpeTokenizer::from_parts(tokenizer_parts_from_gguf(file)); });
   attempt([&] {
     const Checkpoint checkpoint = Checkpoint::from_gguf(file);
     const LlamaConfig& config = checkpoint.config();
