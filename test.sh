@@ -61,7 +61,7 @@ command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 && has_gpu=yes
 
 model=${OCTAVO_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/octavo/SmolLM2-135M-Instruct.Q4_1.gguf}
 if [[ -f $model ]]; then
-  export OCTAVO_MODEL=$model
+  OCTAVO_MODEL=$(realpath "$model") && export OCTAVO_MODEL  # tests run in other folders
 else
   unset OCTAVO_MODEL
   left_out+=("SmolLM2 tests: the model is not here; ./quickstart.sh fetches it")

@@ -131,6 +131,9 @@ class CommandTest(unittest.TestCase):
         document = self.json_of("doctor")
         self.assertEqual([b["name"] for b in document["backends"]], ["cuda", "cpu"])
         self.assertGreater(document["cpu"]["cores"], 0)
+        missing = self.json_of("doctor", env={"XDG_CACHE_HOME": "/nonexistent"})["default_model"]
+        self.assertFalse(missing["present"])
+        self.assertTrue(missing["file"].startswith("/nonexistent/octavo/"), missing)
         self.assertEqual([c["name"] for c in document["cuda_components"]],
                          ["CUDA driver", "NVRTC", "cuBLASLt", "CUPTI", "NCCL"])
         for component in document["cuda_components"]:

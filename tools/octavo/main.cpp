@@ -47,6 +47,7 @@ int fail(const Session& session, std::string_view code, const std::string& messa
     report.document({{"error", {{"code", code}, {"message", message}}}});
     (void)report.flush();
   }
+  session.clear_progress();
   fmt::print(stderr, "{}\n", message);
   return static_cast<int>(exit);
 }

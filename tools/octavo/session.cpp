@@ -51,8 +51,12 @@ void Session::progress(std::string_view text) {
   progress_shown_ = true;
 }
 
-bool Session::flush() {
+void Session::clear_progress() const {
   if (progress_shown_) write(stderr, kClearLine);
+}
+
+bool Session::flush() {
+  clear_progress();
   progress_shown_ = false;
   if (json() && has_document_) {
     // Invalid UTF-8 (a file name, a model's text) becomes U+FFFD rather than an exception.

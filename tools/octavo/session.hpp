@@ -45,6 +45,8 @@ class Session {
 
   // What is being done just now, on stderr, overwritten by the next; only if stderr is a terminal.
   void progress(std::string_view text);
+  // Removes what progress() left on the terminal, so that a message has its line to itself.
+  void clear_progress() const;
 
   // How the run ends if nothing is thrown.
   void finish_with(ExitCode code) { exit_code_ = code; }

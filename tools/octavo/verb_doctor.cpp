@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
+#include "model_options.hpp"
 #include "octavo/backend.hpp"
 #include "octavo/runtime.hpp"
 #include "session.hpp"
@@ -43,6 +46,12 @@ void doctor(Session& session) {
         {{"name", component.name}, {"found", component.found}, {"detail", component.detail}});
   }
   session.text(components.to_text());
+  const std::filesystem::path model = default_model_file();
+  std::error_code ignored;
+  const bool has_model = std::filesystem::is_regular_file(model, ignored);
+  document["default_model"] = {{"file", model.string()}, {"present", has_model}};
+  session.text(fmt::format("\ndefault model {}: {}\n", model.string(),
+                           has_model ? "present" : "not there; ./quickstart.sh fetches it"));
   session.text("\nThis version computes on the CPU; GPU components are listed for information.\n");
   session.document(std::move(document));
   session.finish_with(any_available ? ExitCode::kSuccess : ExitCode::kEnvironment);
