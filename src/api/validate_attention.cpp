@@ -113,6 +113,14 @@ Status check_each_view(Arguments& arguments) {
             "its address, or leave the whole view empty for an absent argument.",
             argument.name, shape_text(view));
     }
+    const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+    const auto alignment = static_cast<std::uintptr_t>(size_bytes(view.dtype));
+    if (argument.span.begin != argument.span.end && alignment > 1 && address % alignment != 0) {
+      return refuse(
+          "{} begins {} bytes past a multiple of {}; {} elements must be aligned to their size. "
+          "Move the data, or correct the dtype.",
+          argument.name, address % alignment, alignment, to_string(view.dtype));
+    }
   }
   return Ok{};
 }

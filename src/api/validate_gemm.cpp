@@ -5,9 +5,7 @@
 
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 
 #include "api/validate.hpp"
@@ -104,6 +102,14 @@ Status check_each_view(Arguments& arguments) {
             "memory. Pass its address, or leave the whole view empty for an absent "
             "argument.",
             argument.name, shape_text(view));
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+    const auto alignment = static_cast<std::uintptr_t>(size_bytes(view.dtype));
+    if (argument.span.begin != argument.span.end && alignment > 1 && address % alignment != 0) {
+      return refuse(
+          "{} begins {} bytes past a multiple of {}; {} elements must be aligned to their size. "
+          "Move the data, or correct the dtype.",
+          argument.name, address % alignment, alignment, to_string(view.dtype));
     }
   }
   return Ok{};
@@ -272,10 +278,7 @@ bool shape_matches(const ScaleRule& rule, const Extents& extents, const TensorVi
 
 float scale_value(const TensorView& scale, std::int64_t offset) {
   if (scale.dtype == DType::kF32) return static_cast<const float*>(scale.data)[offset];
-  const std::uint8_t code = static_cast<const std::uint8_t*>(scale.data)[offset];
-  constexpr std::uint8_t kNan = 0xFF;
-  constexpr int kBias = 127;
-  return code == kNan ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, code - kBias);
+  return decode(DType::kUE8M0, static_cast<const std::uint8_t*>(scale.data)[offset]);
 }
 
 // Finite and above zero. The one comparison is what keeps a decode step's check short.

@@ -181,6 +181,22 @@ TEST(ValidateGemm, ScalePresence) {
               HasSubstr("a_scale is given and a has dtype bf16"));
 }
 
+TEST(ValidateGemm, ElementsAreAlignedToTheirSize) {
+  const auto shift = [](auto& view) { view.data = static_cast<char*>(view.data) + 2; };
+  EXPECT_THAT(refusal_of(kPlain, [&](auto& p) { shift(p.d); }),
+              HasSubstr("gemm: d begins 2 bytes past a multiple of 4; f32 elements must be aligned "
+                        "to their size"));
+  GemmSpec empty = kPlain;
+  empty.n = 0;
+  float somewhere = 0;
+  EXPECT_EQ(refusal_of(empty,
+                       [&](auto& p) {
+                         p.d.data = &somewhere;
+                         shift(p.d);
+                       }),
+            "accepted");
+}
+
 TEST(ValidateGemm, RecipeNeedsAnFp8Operand) {
   GemmSpec wide = kPlain;
   wide.a = DType::kBF16;

@@ -259,6 +259,8 @@ const Rule kRules[] = {
      "lse has shape [2, 4, 2]; it needs [2, 4, 3] (batch, q heads, Sq)."},
     {"lse_shape_varlen", kVarlen, [](P& p) { p.lse = transposed(p.lse, 0, 1); },
      "lse has shape [6, 4]; it needs [4, 6] (q heads, total_q with q_offsets)."},
+    {"o_misaligned", kDense, [](P& p) { p.o.data = static_cast<char*>(p.o.data) + 1; },
+     "o begins 1 bytes past a multiple of 4; f32 elements must be aligned to their size."},
     {"o_written_twice", kDense, [](P& p) { p.o.strides[1] = 0; },
      "o has shape [2, 3, 4, 8] and strides by which some element would be written twice."},
     {"lse_written_twice", kDense, [](P& p) { p.lse.strides[0] = 0; },
