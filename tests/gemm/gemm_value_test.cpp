@@ -9,6 +9,7 @@
 #include "gemm/gemm_sample.hpp"
 #include "octavo/gemm.hpp"
 #include "octavo/metrics.hpp"
+#include "octavo/quantize.hpp"
 #include "support/bit_comparison.hpp"
 #include "support/denormal_mode.hpp"
 #include "support/gemm_data.hpp"
@@ -32,6 +33,40 @@ HostTensor laid_out(const TensorView& from, std::int64_t row_stride, std::int64_
     }
   }
   return to;
+}
+
+// Row 1 of A is zeros, and so is the second scale block of row 2, whose products are then those of
+// the first block alone.
+TEST_P(GemmValues, C01_zero_rows_multiply_to_zero) {
+  constexpr std::int64_t kDepth = 256;
+  for (const ScaleRecipe recipe :
+       {ScaleRecipe::kTensor, ScaleRecipe::kRow, ScaleRecipe::kBlock1d}) {
+    for (const DType scale_dtype : {DType::kF32, DType::kUE8M0}) {
+      GemmData data({.m = 4, .n = 70, .k = kDepth, .recipe = recipe, .scale = scale_dtype});
+      HostTensor x(DType::kBF16, {4, kDepth});
+      std::mt19937_64 random(101);
+      randomize(x, Data::kGaussian, random);
+      for (std::int64_t i = 0; i < kDepth; ++i) x.set(kDepth + i, 0);
+      for (std::int64_t i = kScaleBlock; i < kDepth; ++i) x.set(2 * kDepth + i, 0);
+      QuantizeProblem rounding;
+      rounding.x = x.view();
+      rounding.q = data.a.view();
+      rounding.granularity = a_granularity(recipe);
+      rounding.scale = data.a_scale.view();
+      quantize(rounding);
+      gemm(data.problem(), execution());
+      const HostTensor whole = data.d;
+      for (std::int64_t col = 0; col < 70; ++col) ASSERT_EQ(whole.at(70 + col), 0.0F) << col;
+      // Whatever those zeros are multiplied by.
+      for (std::int64_t n = 0; n < 70; ++n) {
+        for (std::int64_t i = kScaleBlock; i < kDepth; ++i) data.b.set(n * kDepth + i, 1.0F);
+      }
+      gemm(data.problem(), execution());
+      for (std::int64_t col = 0; col < 70; ++col) {
+        ASSERT_EQ(data.d.at(2 * 70 + col), whole.at(2 * 70 + col)) << col;
+      }
+    }
+  }
 }
 
 TEST_P(GemmValues, C06_subnormal_codes_have_their_values) {

@@ -124,6 +124,20 @@ TEST(CodecArray, every_length_and_misalignment) {
   });
 }
 
+TEST(CodecArray, copies_make_every_nan_the_same) {
+  std::vector<float> source = test::structured_floats();
+  const std::vector<float> random = test::random_floats(5000, 19);
+  source.insert(source.end(), random.begin(), random.end());
+  source.push_back(std::bit_cast<float>(0xFFC00001U));
+  test::for_each_simd_target([&] {
+    std::vector<float> copy(source.size());
+    copy_with_canonical_nan(source.data(), std::ssize(source), copy.data());
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      ASSERT_EQ(bits_of(copy[i]), std::isnan(source[i]) ? 0x7FFFFFFFU : bits_of(source[i])) << i;
+    }
+  });
+}
+
 TEST(CodecArray, strided_equals_scalar) {
   const std::vector<float> source = test::random_floats(1000, 13);
   constexpr std::int64_t kCount = 77;
