@@ -133,8 +133,7 @@ HWY_INLINE VectorPair load_pair(const void* row, std::size_t first_elem, std::si
   return Loader::load(rest);
 }
 
-// ---- Scores, keys decoded in registers
-// -----------------------------------------------------------
+// ---- Scores, keys decoded in registers ----
 
 // out[i] = the sum of all lanes of v_i, times unit.
 #if HWY_TARGET == HWY_SCALAR
@@ -225,8 +224,7 @@ void score_keys(const FloatRows& q, const KeyRows& keys, const FloatRows& scores
   });
 }
 
-// ---- Values, decoded in registers
-// ----------------------------------------------------------------
+// ---- Values, decoded in registers ----
 
 // kPairs pairs of columns from first_elem on, through all rows.
 template <typename Loader, int kRows, int kPairs>
@@ -291,8 +289,7 @@ void accumulate_values(const FloatRows& p, const KeyRows& values, const FloatRow
   });
 }
 
-// ---- Tiles
-// ---------------------------------------------------------------------------------------
+// ---- Tiles ----
 
 void decode_rows(const KeyRows& rows, const FloatRows& out) {
   with_loader(rows.dtype, [&](auto loader) {
@@ -424,8 +421,7 @@ void multiply_rows(const FloatRows& a, const FloatRows& b, std::int64_t num_cols
   }
 }
 
-// ---- Softmax
-// -------------------------------------------------------------------------------------
+// ---- Softmax ----
 
 // 2^x within 2 ulp for x <= 127; 0 below 2^-126; NaN stays NaN. The polynomial interpolates 2^f at
 // the Chebyshev nodes of [-1/2, 1/2], relative error 2.6e-9.

@@ -192,8 +192,7 @@ class BlockedAttention {
            ((kv_head * plan.tasks_per_head + split_idx) * num_rows + row) * partial_stride_;
   }
 
-  // ---- Streamed
-  // ----------------------------------------------------------------------------------
+  // ---- Streamed ----
 
   void run_split(const SequencePlan& plan, std::int64_t kv_head, std::int64_t split_idx,
                  Scratch& scratch) const {
@@ -282,8 +281,7 @@ class BlockedAttention {
     }
   }
 
-  // ---- Tiled
-  // -------------------------------------------------------------------------------------
+  // ---- Tiled ----
 
   struct RowState {
     KeyRange visible;  // of the whole sequence
