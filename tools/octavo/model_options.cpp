@@ -35,7 +35,7 @@ std::filesystem::path default_model_file() {
 
 std::string chosen_model(const ModelOptions& options) {
   if (!options.path.empty()) return options.path;
-  if (const std::string named = variable("OCTAVO_MODEL"); !named.empty()) return named;
+  if (std::string named = variable("OCTAVO_MODEL"); !named.empty()) return named;
   const std::filesystem::path file = default_model_file();
   std::error_code ignored;
   if (std::filesystem::is_regular_file(file, ignored)) return file.string();

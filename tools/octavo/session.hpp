@@ -41,7 +41,6 @@ class Session {
   // The run's one document; kept until the run ends, then printed with --json. A second call in
   // one run is a defect and throws Error kInternal.
   void document(Json document);
-  [[nodiscard]] bool has_document() const { return has_document_; }
 
   // What is being done just now, on stderr, overwritten by the next; only if stderr is a terminal.
   void progress(std::string_view text);
