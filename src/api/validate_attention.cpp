@@ -13,6 +13,7 @@
 
 #include "api/validate.hpp"
 #include "api/view_memory.hpp"
+#include "api/view_text.hpp"
 
 namespace octavo {
 namespace {
@@ -29,15 +30,6 @@ template <typename... Args>
 Error refuse(fmt::format_string<Args...> format, Args&&... args) {
   return {ErrorCode::kInvalidArgument,
           "attention: " + fmt::format(format, std::forward<Args>(args)...)};
-}
-
-template <typename Pointer>
-std::string shape_text(const BasicTensorView<Pointer>& view) {
-  std::string text = "[";
-  for (int i = 0; i < view.rank && i < kMaxRank; ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", view.shape[static_cast<std::size_t>(i)]);
-  }
-  return text + "]";
 }
 
 struct Argument {

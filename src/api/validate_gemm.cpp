@@ -10,6 +10,7 @@
 
 #include "api/validate.hpp"
 #include "api/view_memory.hpp"
+#include "api/view_text.hpp"
 #include "octavo/scale.hpp"
 
 namespace octavo {
@@ -22,24 +23,6 @@ constexpr float kLargestOutputScale = 0x1p126F;
 template <typename... Args>
 Error refuse(fmt::format_string<Args...> format, Args&&... args) {
   return {ErrorCode::kInvalidArgument, "gemm: " + fmt::format(format, std::forward<Args>(args)...)};
-}
-
-template <typename Pointer>
-std::string shape_text(const BasicTensorView<Pointer>& view) {
-  std::string text = "[";
-  for (int i = 0; i < view.rank && i < kMaxRank; ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", view.shape[static_cast<std::size_t>(i)]);
-  }
-  return text + "]";
-}
-
-template <typename Pointer>
-std::string strides_text(const BasicTensorView<Pointer>& view) {
-  std::string text = "[";
-  for (int i = 0; i < view.rank && i < kMaxRank; ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", view.strides[static_cast<std::size_t>(i)]);
-  }
-  return text + "]";
 }
 
 struct Argument {

@@ -12,6 +12,7 @@
 
 #include "api/validate.hpp"
 #include "api/view_memory.hpp"
+#include "api/view_text.hpp"
 #include "octavo/scale.hpp"
 
 namespace octavo {
@@ -30,16 +31,6 @@ Error refuse(const char* operation, fmt::format_string<Args...> format, Args&&..
   return {ErrorCode::kInvalidArgument,
           fmt::format("{}: {}", operation, fmt::format(format, std::forward<Args>(args)...))};
 }
-
-std::string list_text(const std::array<std::int64_t, kMaxRank>& values, int rank) {
-  std::string text = "[";
-  for (int i = 0; i < rank && i < kMaxRank; ++i) {
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", values[static_cast<std::size_t>(i)]);
-  }
-  return text + "]";
-}
-std::string shape_text(const TensorView& view) { return list_text(view.shape, view.rank); }
-std::string strides_text(const TensorView& view) { return list_text(view.strides, view.rank); }
 
 enum class Role : unsigned char { kWide, kFp8, kScale };
 enum class Access : unsigned char { kRead, kWritten };
