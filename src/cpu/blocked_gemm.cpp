@@ -416,7 +416,8 @@ Status blocked_gemm_on(const BlockedKernels& kernels, const GemmProblem& problem
 }
 
 Status blocked_gemm(const GemmProblem& problem, int num_threads) {
-  return blocked_gemm_on(best_kernels(problem.a.dtype, problem.b.dtype), problem, num_threads);
+  return blocked_gemm_on(best_kernels(problem.a.dtype, problem.b.dtype, extents(problem).m),
+                         problem, num_threads);
 }
 
 }  // namespace octavo::cpu

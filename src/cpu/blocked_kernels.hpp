@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the blocked product needs from an instruction set: packing operands into panels and
 // multiplying panels. Tests use it to force one set; everything else goes through cpu_gemm.hpp.
-// Driver: blocked_gemm.cpp. Sets: blocked_lanes.cpp, blocked_bf16_x86.cpp, blocked_amx_x86.cpp.
+// Driver: blocked_gemm.cpp. Sets: blocked_lanes.cpp, blocked_bf16_x86.cpp, blocked_row_x86.cpp,
+// blocked_amx_x86.cpp.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +61,8 @@ struct ProductArgs {
 
 struct BlockedKernels {
   std::string_view instruction_set;
-  bool bf16 = false;  // panels of BF16, which operands must fit in exactly; else of FP32
+  bool bf16 = false;        // panels of BF16, which operands must fit in exactly; else of FP32
+  bool single_row = false;  // made for products of one row; right for any, slow for many
   bool totals_transposed = false;
   std::int64_t group_a = 1;
   std::int64_t group_b = 1;
@@ -90,8 +92,8 @@ struct BlockedKernels {
 // Whether a set takes operands of these types.
 [[nodiscard]] bool serves(const BlockedKernels& kernels, DType a, DType b);
 
-// The best set of this machine for these types.
-[[nodiscard]] const BlockedKernels& best_kernels(DType a, DType b);
+// The best set of this machine for m rows of these types.
+[[nodiscard]] const BlockedKernels& best_kernels(DType a, DType b, std::int64_t m);
 
 // blocked_gemm() on a given set, which must serve the problem's types.
 Status blocked_gemm_on(const BlockedKernels& kernels, const GemmProblem& problem, int num_threads);
@@ -101,6 +103,7 @@ Status blocked_gemm_on(const BlockedKernels& kernels, const GemmProblem& problem
 
 // Null where the build or the machine lacks the instructions.
 [[nodiscard]] const BlockedKernels* avx512_bf16_kernels();
+[[nodiscard]] const BlockedKernels* avx512_bf16_row_kernels();
 [[nodiscard]] const BlockedKernels* amx_bf16_kernels();
 
 }  // namespace octavo::cpu

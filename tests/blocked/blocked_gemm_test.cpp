@@ -410,13 +410,20 @@ TEST(BlockedGemmComparison, SeesSeededFaults) {
 
 TEST(BlockedGemmDispatch, NamesTheKernelThatServes) {
   GemmProblem problem;
-  problem.a.dtype = DType::kE4M3;
-  problem.b.dtype = DType::kBF16;
+  problem.a = make_view(static_cast<const std::uint8_t*>(nullptr), DType::kE4M3, {2, 64});
+  problem.b = make_view(static_cast<const std::uint16_t*>(nullptr), DType::kBF16, {8, 64});
   EXPECT_EQ(cpu::blocked_gemm_kernel(problem), "cpu_blocked_" + cpu::blocked_instruction_set());
   problem.b.dtype = DType::kF16;
-  EXPECT_FALSE(cpu::best_kernels(DType::kE4M3, DType::kF16).bf16);
+  EXPECT_FALSE(cpu::best_kernels(DType::kE4M3, DType::kF16, 2).bf16);
   EXPECT_EQ(cpu::blocked_gemm_kernel(problem),
             "cpu_blocked_" + std::string(cpu::lane_kernels().front()->instruction_set));
+}
+
+TEST(BlockedGemmDispatch, SingleRowsHaveAKernelOfTheirOwnWhereOneExists) {
+  EXPECT_FALSE(cpu::best_kernels(DType::kE4M3, DType::kE4M3, 2).single_row);
+  EXPECT_EQ(cpu::best_kernels(DType::kE4M3, DType::kBF16, 1).single_row,
+            cpu::avx512_bf16_row_kernels() != nullptr);
+  EXPECT_FALSE(cpu::best_kernels(DType::kF32, DType::kE4M3, 1).single_row);
 }
 
 }  // namespace
