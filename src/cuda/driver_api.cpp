@@ -17,20 +17,16 @@
 namespace octavo {
 namespace {
 
-// A library opened for as long as this object lives.
+// A library, opened. It stays loaded until the process ends: CUDA's libraries start threads,
+// register exit handlers and keep memory in their statics, none of which survives dlclose.
 class Library {
  public:
   // The first of the names that opens.
   explicit Library(std::span<const char* const> names) {
     for (const char* name : names) {
       tried_ += (tried_.empty() ? "" : " or ") + std::string(name);
-      if (handle_ == nullptr) handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+      if (handle_ == nullptr) handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     }
-  }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-  ~Library() {
-    if (handle_ != nullptr) dlclose(handle_);
   }
 
   [[nodiscard]] bool open() const { return handle_ != nullptr; }
