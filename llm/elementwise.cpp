@@ -140,7 +140,7 @@ void rope_angles(std::span<const double> frequencies, std::int64_t first, std::i
   }
 }
 
-void apply_rope(const RopeRows& rows, const float* cosine, const float* sine) noexcept {
+void apply_rope(const HeadRows& rows, const float* cosine, const float* sine) noexcept {
   const std::int64_t half = rows.head_dim / 2;
   for (std::int64_t row = 0; row < rows.rows; ++row) {
     const float* c = cosine + row * half;
@@ -155,6 +155,26 @@ void apply_rope(const RopeRows& rows, const float* cosine, const float* sine) no
         high[i] = b * c[i] + a * s[i];
       }
     }
+  }
+}
+
+void rotate_heads(const HeadRows& rows) noexcept {
+  const std::int64_t run = rows.head_dim & -rows.head_dim;
+  const float norm = 1.0F / std::sqrt(static_cast<float>(run));
+  const std::int64_t width = rows.heads * rows.head_dim;
+  for (std::int64_t row = 0; row < rows.rows; ++row) {
+    float* x = rows.x + row * rows.row_stride;
+    // Butterflies of the fast Walsh-Hadamard transform; a run never crosses into the next.
+    for (std::int64_t half = 1; half < run; half *= 2) {
+      for (std::int64_t first = 0; first < width; first += 2 * half) {
+        for (std::int64_t i = first; i < first + half; ++i) {
+          const float sum = x[i] + x[i + half];
+          x[i + half] = x[i] - x[i + half];
+          x[i] = sum;
+        }
+      }
+    }
+    for (std::int64_t i = 0; i < width; ++i) x[i] *= norm;
   }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder's element-by-element steps in F32: RMSNorm, RoPE, SiLU gate, conversion to BF16, and
-// the exponential they share. Plain loops over independent lanes, which compilers vectorise.
-// All run on the calling thread: together they are a few percent of a token's time.
+// The decoder's element-by-element steps in F32: RMSNorm, RoPE, SiLU gate, Hadamard rotation,
+// conversion to BF16, and the exponential they share. Plain loops over independent lanes, which
+// compilers vectorise. All run on the calling thread: together they are a few percent of a token's
+// time.
 #pragma once
 
 #include <algorithm>
@@ -80,14 +81,19 @@ void silu_mul(const float* gate_up, std::int64_t rows, std::int64_t width, float
 void rope_angles(std::span<const double> frequencies, std::int64_t first, std::int64_t count,
                  float* cosine, float* sine) noexcept;
 
-// Turns `heads` adjacent heads of every row, in place. x[r] starts at x + r * row_stride.
-struct RopeRows {
+// `heads` adjacent heads of every row. Row r starts at x + r * row_stride.
+struct HeadRows {
   float* x;
   std::int64_t rows;
   std::int64_t row_stride;
   std::int64_t heads;
   std::int64_t head_dim;
 };
-void apply_rope(const RopeRows& rows, const float* cosine, const float* sine) noexcept;
+// In place.
+void apply_rope(const HeadRows& rows, const float* cosine, const float* sine) noexcept;
+
+// Multiplies every head by the orthonormal Hadamard matrix, in place; done twice, it changes
+// nothing. A head whose size is no power of two is turned in runs of the largest that divides it.
+void rotate_heads(const HeadRows& rows) noexcept;
 
 }  // namespace octavo::llm

@@ -32,7 +32,7 @@ KvCache::KvCache(const Shape& shape, NumberFormat format)
     : shape_(shape), format_(format), layers_(static_cast<std::size_t>(shape.num_layers)) {
   shift_scratch_.resize(static_cast<std::size_t>(kPageSize * shape.head_dim));
   key_shift_.resize(static_cast<std::size_t>(shape.num_layers * token_elems()));
-  shifted_key_.resize(static_cast<std::size_t>(token_elems()));
+  turned_key_.resize(static_cast<std::size_t>(token_elems()));
 }
 
 std::int64_t KvCache::bytes_in_use() const noexcept {
@@ -96,12 +96,21 @@ void KvCache::write(std::int64_t layer, const float* k, const float* v, std::int
     const std::int64_t offset = (position - length_) * row_stride;
     const float* key = k + offset;
     if (shifts) {
-      for (std::size_t i = 0; i < shift.size(); ++i) shifted_key_[i] = key[i] - shift[i];
-      key = shifted_key_.data();
+      for (std::size_t i = 0; i < shift.size(); ++i) turned_key_[i] = key[i] - shift[i];
+      rotate_heads({.x = turned_key_.data(),
+                    .rows = 1,
+                    .row_stride = token_elems(),
+                    .heads = shape_.num_kv_heads,
+                    .head_dim = shape_.head_dim});
+      key = turned_key_.data();
     }
     write_token(stores[0], position, key, execution);
     write_token(stores[1], position, v + offset, execution);
   }
+}
+
+void KvCache::rotate_queries(const HeadRows& queries) const noexcept {
+  if (format_ == NumberFormat::kFp8) rotate_heads(queries);
 }
 
 std::span<const float> KvCache::key_shift(std::int64_t layer) const noexcept {

@@ -10,8 +10,11 @@
 //
 // FP8 keys are stored less a constant vector of their layer and head, the mean of the first chunk's
 // keys: it adds the same to all scores of a query, so softmax does not see it, and what keys have
-// in common takes no bits. (Known from SageAttention, arXiv 2410.02367.)
-// PERF: SmolLM2, 8,192 tokens: the FP8 cache costs 0.75 % of perplexity with it, 1.09 % without.
+// in common takes no bits. (Known from SageAttention, arXiv 2410.02367.) What is left is multiplied
+// by a Hadamard matrix, and queries must be too (rotate_queries): scores stay as they are, but the
+// few large elements of a key, which meet a query's few large ones, no longer carry most of the
+// rounding error. (Known from QuaRot, arXiv 2404.00456, and FlashAttention-3, arXiv 2407.08608.)
+// What both are worth on a real model: docs/experiments.md.
 #pragma once
 
 #include <array>
@@ -19,6 +22,7 @@
 #include <span>
 #include <vector>
 
+#include "llm/elementwise.hpp"
 #include "llm/precision.hpp"
 #include "llm/weight_buffer.hpp"
 #include "octavo/attention.hpp"
@@ -64,6 +68,8 @@ class KvCache {
   // What was subtracted from the layer's keys, [num_kv_heads, head_dim]; zeros unless FP8 and the
   // first chunk had kMinTokensForShift tokens.
   [[nodiscard]] std::span<const float> key_shift(std::int64_t layer) const noexcept;
+  // Brings queries into the frame that the keys are stored in; changes nothing unless FP8.
+  void rotate_queries(const HeadRows& queries) const noexcept;
   // The step's keys and values, those before it included.
   void set_keys_and_values(std::int64_t layer, AttentionProblem& problem) const;
   void commit() noexcept { length_ = end_; }
@@ -94,7 +100,7 @@ class KvCache {
   std::vector<std::array<Store, 2>> layers_;
   std::vector<float> shift_scratch_;  // one head of one page
   std::vector<float> key_shift_;      // [num_layers, num_kv_heads, head_dim]
-  std::vector<float> shifted_key_;    // one token's
+  std::vector<float> turned_key_;     // one token's, less the shift, rotated
 };
 
 }  // namespace octavo::llm

@@ -8,6 +8,7 @@
 
 #include "llm/element_decode.hpp"
 #include "llm/elementwise.hpp"
+#include "llm/weight_scales.hpp"
 #include "octavo/error.hpp"
 #include "octavo/quantize.hpp"
 
@@ -64,6 +65,10 @@ Linear Linear::from_f32(std::span<const float> weight, Shape shape, const Format
           make_view(linear.values_.as<std::uint8_t>(), DType::kE4M3, {shape.rows, shape.cols});
       problem.granularity = granularity;
       problem.scale = writable(linear.scale_view(), linear.scales_.data());
+      if (granularity == octavo::ScaleGranularity::kRow) {
+        fit_row_scales(weight, shape.cols, linear.scales_);
+        problem.scale_source = ScaleSource::kGiven;
+      }
       (void)quantize(problem, execution);
       break;
     }

@@ -157,6 +157,11 @@ void LlamaModel::run_attention(std::int64_t layer_idx, std::int64_t num_tokens,
     problem.q.strides[0] = num_tokens * qkv_width;
     problem.q.strides[1] = qkv_width;
   } else {
+    cache.rotate_queries({.x = scratch.qkv_.data(),
+                          .rows = num_tokens,
+                          .row_stride = qkv_width,
+                          .heads = config_.num_heads,
+                          .head_dim = config_.head_dim});
     // Queries meet 8- and 16-bit keys in BF16: they are read once, so fewer bits would save
     // nothing.
     for (std::int64_t token = 0; token < num_tokens; ++token) {

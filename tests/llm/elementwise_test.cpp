@@ -175,5 +175,35 @@ TEST(Elementwise, rope_factors_divide_and_linear_scaling_divides_all) {
   EXPECT_DOUBLE_EQ(rope_frequencies(config, {})[0], 0.5);
 }
 
+TEST(Elementwise, rotate_heads_is_the_orthonormal_hadamard_matrix) {
+  // Heads of 12: runs of 4, the largest power of two that divides 12.
+  for (const std::int64_t head_dim : {1, 2, 8, 12, 64}) {
+    const std::int64_t run = head_dim & -head_dim;
+    constexpr std::int64_t kHeads = 3;
+    const std::int64_t stride = kHeads * head_dim + 5;
+    const std::vector<float> x = uniform(static_cast<std::size_t>(2 * stride), -3, 5, 9);
+    std::vector<float> turned = x;
+    const HeadRows rows{
+        .x = turned.data(), .rows = 2, .row_stride = stride, .heads = kHeads, .head_dim = head_dim};
+    rotate_heads(rows);
+    for (std::int64_t i = 0; i < 2 * stride; ++i) {
+      const std::int64_t at = i % stride;
+      double expected = static_cast<double>(x[static_cast<std::size_t>(i)]);
+      if (at < kHeads * head_dim) {
+        expected = 0;
+        for (std::int64_t j = 0; j < run; ++j) {
+          const auto common = static_cast<std::uint32_t>(at % run & j);
+          const double sign = std::popcount(common) % 2 == 0 ? 1 : -1;
+          expected += sign * static_cast<double>(x[static_cast<std::size_t>(i - at % run + j)]);
+        }
+        expected /= std::sqrt(static_cast<double>(run));
+      }
+      EXPECT_NEAR(static_cast<double>(turned[static_cast<std::size_t>(i)]), expected, 2e-5);
+    }
+    rotate_heads(rows);
+    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(turned[i], x[i], 2e-5F);
+  }
+}
+
 }  // namespace
 }  // namespace octavo::llm
