@@ -39,7 +39,8 @@ struct Options {
   std::string machine = "cpu";
   int num_threads = 0;
   int num_rounds = 9;
-  double min_sample_ms = 20;
+  double min_sample_ms = 60;
+  double warm_up_ms = 20;
   // Weights that a contender walks through before it sees the first again.
   double rotation_mb_decode = 1024;
   double rotation_mb_prefill = 128;
@@ -95,32 +96,61 @@ struct Contender {
 };
 
 // NOTE: OpenBLAS's workers spin for tens of milliseconds after a call, on cores that the next
-// contender needs; so every sample starts after a pause, and with a call that wakes its threads.
-double seconds_of(const Contender& contender, std::int64_t count) {
+// contender needs; so every sample starts after a pause. A core that has just woken is slow (its
+// clock, and a virtual machine's place on the host), so calls that do not count come next.
+double seconds_of(const Contender& contender, std::int64_t count, double warm_up_ms) {
   constexpr auto kPause = std::chrono::milliseconds(50);
   std::this_thread::sleep_for(kPause);
-  if (count > 1) contender.run(1);
+  const auto seconds_since = [](Clock::time_point begin) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  const auto warm_up = Clock::now();
+  const std::int64_t warm_up_count = std::max<std::int64_t>(1, count / 4);
+  do {
+    contender.run(warm_up_count);
+  } while (seconds_since(warm_up) < warm_up_ms * 1e-3);
   const auto begin = Clock::now();
   contender.run(count);
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+  return seconds_since(begin);
 }
 
 // A B C, C B A, ...: a slow drift of the machine meets every contender alike.
 void measure(std::vector<Contender>& contenders, const Options& options) {
   std::vector<std::int64_t> counts;
   for (const Contender& contender : contenders) {
-    (void)seconds_of(contender, 1);
-    const double once = std::max(1e-7, seconds_of(contender, 1));
+    const double once = std::max(1e-7, seconds_of(contender, 1, options.warm_up_ms));
     counts.push_back(
         std::max<std::int64_t>(1, static_cast<std::int64_t>(options.min_sample_ms * 1e-3 / once)));
   }
   for (int round = 0; round < options.num_rounds; ++round) {
     for (std::size_t i = 0; i < contenders.size(); ++i) {
       const std::size_t at = round % 2 == 0 ? i : contenders.size() - 1 - i;
-      const double seconds = seconds_of(contenders[at], counts[at]);
+      const double seconds = seconds_of(contenders[at], counts[at], options.warm_up_ms);
       contenders[at].us.push_back(seconds * 1e6 / static_cast<double>(counts[at]));
     }
   }
+}
+
+const HugePageArray<unsigned char>& memory() {
+  constexpr std::size_t kBytes = std::size_t{1} << 30U;
+  static const HugePageArray<unsigned char> bytes(kBytes);
+  return bytes;
+}
+
+constexpr int kReadPasses = 20;
+
+// The most that the memory delivered in any pass: what `roofline_pct` compares with.
+double best_read_gbps(int num_threads) {
+  double best = 0;
+  for (int pass = 0; pass < kReadPasses; ++pass) {
+    const auto begin = Clock::now();
+    in_parts(num_threads, memory().size(), [](std::size_t at, std::size_t part) {
+      consume(read_all(memory().data() + at, part));
+    });
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    best = std::max(best, 1e-9 * static_cast<double>(memory().size()) / seconds);
+  }
+  return best;
 }
 
 class ShapeRun {
@@ -352,12 +382,6 @@ class ShapeRun {
             }};
   }
 
-  static std::vector<unsigned char>& memory() {
-    constexpr std::size_t kBytes = std::size_t{1} << 30U;
-    static std::vector<unsigned char> bytes(kBytes, 1);
-    return bytes;
-  }
-
   // Calls work on stretches of memory() of `total` bytes together, each a `share`-th of it at most.
   void for_stretches(double total, const std::function<void(std::size_t, std::size_t)>& work,
                      std::size_t share = 1) {
@@ -381,7 +405,7 @@ class ShapeRun {
   std::size_t position_ = 0;
 };
 
-json rows_of(const ShapeGroup& group, const std::vector<Contender>& contenders) {
+json rows_of(const ShapeGroup& group, const std::vector<Contender>& contenders, double read_gbps) {
   const auto median = [&contenders](std::string_view name) {
     for (const Contender& contender : contenders) {
       if (contender.name == name) return quantile(contender.us, 0.5);
@@ -389,7 +413,6 @@ json rows_of(const ShapeGroup& group, const std::vector<Contender>& contenders) 
     return 0.0;
   };
   const double yardstick = median("openblas");
-  const double read_us = median("memory_read");
   const double weight_bytes = static_cast<double>(group.shape.n * group.shape.k);
   const double macs = weight_bytes * static_cast<double>(group.shape.m);
   json rows = json::array();
@@ -417,9 +440,8 @@ json rows_of(const ShapeGroup& group, const std::vector<Contender>& contenders) 
                 {"yardstick", nullptr},
                 {"error", contender.error},
                 {"repeat", nullptr}};
-    if (shape.m == 1 && read_us > 0 && computes) {
-      // What reading the compulsory bytes at the read bandwidth of this run would take.
-      row["roofline_pct"] = 100 * read_us * contender.bytes / weight_bytes / us;
+    if (shape.m == 1 && computes && !group.emulated) {
+      row["roofline_pct"] = 100 * contender.bytes / us * 1e-3 / read_gbps;
     }
     if (yardstick > 0 && computes) {
       row["yardstick"] = shape.m == 1 ? "openblas sgemv" : "openblas sgemm";
@@ -506,9 +528,13 @@ int run(const Options& options, const std::string& command) {
       {"command", command},
       {"method", "bench/METHOD.md, section CPU products"},
       {"rows", json::array()}};
+  const double read_gbps = best_read_gbps(options.num_threads);
+  result["machine"]["read_gbps"] = read_gbps;
+  fmt::print(stderr, "memory read, best of {} passes: {:.1f} GB/s\n", kReadPasses, read_gbps);
   for (const ShapeGroup& group : group_by_shape(suite)) {
     const std::vector<Contender> contenders = ShapeRun(group, options).run(group);
-    for (json& row : rows_of(group, contenders)) result["rows"].push_back(std::move(row));
+    for (json& row : rows_of(group, contenders, read_gbps))
+      result["rows"].push_back(std::move(row));
   }
   result["machine"]["load_average"]["after"] = load_average();
   if (options.out.empty()) {
@@ -545,6 +571,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.num_rounds, "samples of each contender")
       ->check(CLI::Range(3, 1000));
   app.add_option("--sample-ms", options.min_sample_ms, "shortest sample");
+  app.add_option("--warm-up-ms", options.warm_up_ms, "calls before each sample that do not count");
   app.add_option("--decode-mb", options.rotation_mb_decode, "rotating weights at M = 1");
   app.add_option("--prefill-mb", options.rotation_mb_prefill, "rotating weights at M > 1");
   CLI11_PARSE(app, argc, argv);

@@ -2,16 +2,46 @@
 // What the CPU benchmarks need besides a clock: rings of copies, reads of memory, quantiles.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
 namespace octavo::bench {
+
+// Memory in huge pages where the system grants them. With 4 KiB pages a guest of a hypervisor
+// spends more time walking page tables than reading, whoever reads.
+template <typename T>
+class HugePageArray {
+ public:
+  explicit HugePageArray(std::size_t count) : count_(count) {
+    constexpr std::size_t kHugePage = std::size_t{2} << 20U;
+    const std::size_t bytes = (count * sizeof(T) + kHugePage - 1) / kHugePage * kHugePage;
+    memory_.reset(static_cast<T*>(std::aligned_alloc(kHugePage, bytes)));
+    if (memory_ == nullptr) throw std::bad_alloc();
+    // Advice only: where it is refused, ordinary pages serve.
+    (void)::madvise(memory_.get(), bytes, MADV_HUGEPAGE);
+    std::memset(static_cast<void*>(memory_.get()), 1, bytes);
+  }
+  [[nodiscard]] T* data() const { return memory_.get(); }
+  [[nodiscard]] std::size_t size() const { return count_; }
+
+ private:
+  struct Free {
+    void operator()(T* memory) const { std::free(memory); }
+  };
+  std::size_t count_;
+  std::unique_ptr<T, Free> memory_;
+};
 
 // Copies of one matrix, walked through in a ring.
 template <typename T>
@@ -21,24 +51,22 @@ class Rotation {
       : one_elements_(one.size()),
         num_copies_(std::max<std::size_t>(
             1, static_cast<std::size_t>(
-                   std::ceil(min_bytes / static_cast<double>(one.size() * sizeof(T)))))) {
-    memory_.resize(one_elements_ * num_copies_);
+                   std::ceil(min_bytes / static_cast<double>(one.size() * sizeof(T)))))),
+        memory_(one_elements_ * num_copies_) {
     for (std::size_t i = 0; i < num_copies_; ++i) {
-      std::copy(one.begin(), one.end(),
-                memory_.begin() + static_cast<std::ptrdiff_t>(i * one_elements_));
+      std::copy(one.begin(), one.end(), memory_.data() + i * one_elements_);
     }
   }
   const T* next() {
     next_ = (next_ + 1) % num_copies_;
     return memory_.data() + next_ * one_elements_;
   }
-  [[nodiscard]] const std::vector<T>& memory() const { return memory_; }
 
  private:
   std::size_t one_elements_;
   std::size_t num_copies_;
   std::size_t next_ = 0;
-  std::vector<T> memory_;
+  HugePageArray<T> memory_;
 };
 
 inline double quantile(std::vector<double> values, double q) {
