@@ -68,8 +68,9 @@ std::int64_t choose_tile_n(const BlockedKernels& kernels, const GemmExtents& ext
       tiles_worth_starting / other_tiles, (num_threads + other_tiles - 1) / other_tiles,
       std::max<std::int64_t>(1, num_threads * kTilesPerThread / other_tiles));
   const std::int64_t even = (extents.n + wanted_tiles - 1) / wanted_tiles;
-  return std::min(round_up(std::min(even, kMaxTileN), kernels.rows_b_at_a_time),
-                  round_up(extents.n, kernels.group_b));
+  // Threads that share few rows evenly matter more than whole steps where memory is the limit.
+  const std::int64_t step = kernels.single_row ? kernels.group_b : kernels.rows_b_at_a_time;
+  return std::min(round_up(std::min(even, kMaxTileN), step), round_up(extents.n, kernels.group_b));
 }
 
 Plan make_plan(const BlockedKernels& kernels, const GemmProblem& problem, int num_threads) {
