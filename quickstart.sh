@@ -16,7 +16,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/octavo
 model=$cache/$model_name
 
 build_packages=(g++ cmake ninja-build libhwy-dev libfmt-dev libcli11-dev nlohmann-json3-dev
-                libutf8proc-dev)
+                libutf8proc-dev python3)
 scripts/install_missing.sh "${build_packages[@]}"
 
 echo "== building build/release/octavo"

@@ -24,23 +24,40 @@ UNICODE = ("utf8proc.h",)
 TESTING = ("gtest/", "gmock/")
 BLAS = ("cblas.h",)
 
+# Outside headers of a folder that may not even include the standard library.
+NOTHING = None
+CONTRACT = ["include/octavo/dtype.hpp", "include/octavo/scale.hpp"]
+
 # Folder -> (folders of this repository that it may include besides itself, outside headers).
 # The longest matching folder counts. "include/octavo/error.hpp" style entries name one file.
 RULES = {
     "include/octavo": ([], ()),
+    "kernels/contract": (CONTRACT, NOTHING),
+    "kernels/ptx": (CONTRACT + ["kernels/contract"], NOTHING),
+    "kernels/tile": (CONTRACT + ["kernels/contract", "kernels/ptx"], NOTHING),
+    "kernels/gemm": (CONTRACT + ["kernels/contract", "kernels/ptx", "kernels/tile"], NOTHING),
+    "kernels/naive": (CONTRACT + ["kernels/contract"], NOTHING),
     "src/base": (["include/octavo/error.hpp"], FORMAT),
     "src/numerics": (["src/base", "include/octavo"], FORMAT + VECTOR),
     "src/backend": (["src/base", "include/octavo"], FORMAT),
     "src/backend/registry.cpp": (
         ["src/backend", "src/base", "include/octavo", "src/cpu", "src/cuda"], FORMAT),
     "src/cpu": (["src/base", "src/numerics", "src/backend", "include/octavo"], FORMAT + VECTOR),
-    "src/cuda": (["src/base", "src/backend", "include/octavo"], FORMAT),
+    "src/naming": (["kernels/contract", "src/base", "include/octavo"], FORMAT),
+    "src/cuda": (["src/cuda", "kernels/contract", "src/naming", "src/base", "src/backend",
+                  "include/octavo"], FORMAT),
+    "src/cuda/plan": (["kernels/contract", "src/base", "src/naming", "include/octavo",
+                       "src/cuda/device_info.hpp"], FORMAT),
+    "src/cuda/jit": (["kernels/contract", "src/base", "src/naming", "include/octavo",
+                      "src/cuda/driver.hpp"], FORMAT),
+    "src/cuda/launch": (["kernels/contract", "src/base", "include/octavo",
+                         "src/cuda/driver.hpp", "src/cuda/jit/loaded_kernel.hpp"], FORMAT),
     "src/api": (["src/backend", "src/base", "include/octavo"], FORMAT),
     "llm": (["include/octavo"], FORMAT + JSON + UNICODE),
     "tools": (["include/octavo", "llm"], FORMAT + JSON + ARGUMENTS),
     "bench": (["include/octavo", "llm"], FORMAT + JSON + ARGUMENTS + BLAS),
     "examples": (["include/octavo"], ()),
-    "tests": (["src", "llm", "include/octavo"], FORMAT + VECTOR + JSON + TESTING),
+    "tests": (["src", "llm", "include/octavo", "kernels/contract"], FORMAT + VECTOR + JSON + TESTING),
 }
 
 # Where a quoted or angled path is looked up, in the order of the build's include folders.
@@ -80,6 +97,11 @@ def is_standard(target):
     return ("/" not in target and "." not in target) or target.startswith("sys/")
 
 
+def is_embedded_name(included, target):
+    """Whether a kernel's compiler, which has only the embedded texts, finds the file by this name."""
+    return target == included.removeprefix("include/")
+
+
 def check_file(root, path):
     folder = rule_of(path)
     if folder is None:
@@ -101,16 +123,20 @@ def check_file(root, path):
                 or included in allowed
                 or any(included.startswith(f + "/") for f in allowed)
             )
+            if folder.startswith("kernels/"):
+                fine = fine and is_embedded_name(included, target)
             shown = included
         else:
             # The public headers must build with nothing but the standard library.
-            fine = is_standard(target) or (
+            fine = outside is not NOTHING and (is_standard(target) or (
                 folder != "include/octavo"
                 and (target in POSIX_HEADERS or target.startswith(outside or ("\0",)))
-            )
+            ))
             shown = f"<{target}>"
         if not fine:
-            may = ", ".join(list(allowed) + list(outside)) or "the standard library only"
+            may = ", ".join(list(allowed) + list(outside or ())) or "the standard library only"
+            if folder.startswith("kernels/"):
+                may += " (headers of include as <octavo/...>, of kernels as \"kernels/...\")"
             problems.append(
                 f"{path}:{number}: {folder} -> {shown}: this arrow is not allowed; "
                 f"{folder} may include itself and: {may}"

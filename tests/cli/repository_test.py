@@ -44,7 +44,11 @@ class RepositoryTest(unittest.TestCase):
         headers = {"include/octavo/error.hpp": "", "include/octavo/gemm.hpp": "",
                    "src/base/hash.hpp": "", "src/cpu/blocked.hpp": "", "src/cuda/driver.hpp": "",
                    "src/api/validate.hpp": "", "src/backend/backend.hpp": "", "llm/model.hpp": "",
-                   "src/numerics/codec.hpp": "", "tools/octavo/session.hpp": ""}
+                   "src/numerics/codec.hpp": "", "tools/octavo/session.hpp": "",
+                   "include/octavo/dtype.hpp": "", "kernels/contract/config.hpp": "",
+                   "kernels/tile/pipeline.cuh": "", "kernels/gemm/mainloop.cuh": "",
+                   "src/cuda/plan/plan.hpp": "", "src/cuda/jit/cache.hpp": "",
+                   "src/cuda/launch/launch.hpp": "", "src/naming/name.hpp": ""}
         forbidden = [
             ("include/octavo/bad.hpp", "<cuda_runtime.h>"), ("include/octavo/bad.hpp", "<fmt/core.h>"),
             ("include/octavo/bad.hpp", '"base/hash.hpp"'), ("include/octavo/bad.hpp", "<unistd.h>"),
@@ -57,6 +61,20 @@ class RepositoryTest(unittest.TestCase):
             ("tools/octavo/bad.cpp", '"numerics/codec.hpp"'), ("llm/bad.cpp", '"tools/octavo/session.hpp"'),
             ("tools/octavo/bad.cpp", "<cublasLt.h>"), ("examples/bad.cpp", '"llm/model.hpp"'),
             ("tests/bad.cpp", '"tools/octavo/session.hpp"'), ("tests/bad.cpp", "<torch/torch.h>"),
+            ("kernels/contract/bad.hpp", "<cstdint>"), ("kernels/gemm/bad.cuh", "<cuda_fp8.h>"),
+            ("kernels/contract/bad.hpp", "<octavo/gemm.hpp>"),
+            ("kernels/ptx/bad.cuh", '"kernels/tile/pipeline.cuh"'),
+            ("kernels/tile/bad.cuh", '"kernels/gemm/mainloop.cuh"'),
+            ("kernels/naive/bad.cuh", '"kernels/tile/pipeline.cuh"'),
+            ("kernels/gemm/bad.cuh", '"mainloop.cuh"'),
+            ("kernels/gemm/bad.cuh", '"include/octavo/dtype.hpp"'),
+            ("src/naming/bad.cpp", '"cuda/plan/plan.hpp"'),
+            ("src/cuda/plan/bad.cpp", '"cuda/jit/cache.hpp"'),
+            ("src/cuda/plan/bad.cpp", "<cuda.h>"), ("src/cuda/jit/bad.cpp", '"cuda/plan/plan.hpp"'),
+            ("src/cuda/jit/bad.cpp", '"kernels/gemm/mainloop.cuh"'),
+            ("src/cuda/launch/bad.cpp", '"cuda/jit/cache.hpp"'),
+            ("src/cuda/launch/bad.cpp", '"cuda/plan/plan.hpp"'),
+            ("src/api/bad.cpp", '"cuda/plan/plan.hpp"'), ("tests/bad.cpp", '"kernels/tile/pipeline.cuh"'),
         ]
         for path, target in forbidden:
             tree = self.in_tree({**headers, path: f"// comment\n#  include {target}\n"})
@@ -75,7 +93,18 @@ class RepositoryTest(unittest.TestCase):
             "src/backend/registry.cpp": '#include "cpu/cpu.hpp"\n',
             "llm/model.hpp": '#include "octavo/gemm.hpp"\n',
             "tools/octavo/main.cpp": '#include "llm/model.hpp"\n#include <CLI/CLI.hpp>\n',
-            "tests/cpu/t.cpp": '#include "cpu/cpu.hpp"\n#include <gtest/gtest.h>\n'})
+            "include/octavo/dtype.hpp": "",
+            "kernels/contract/config.hpp": "#include <octavo/dtype.hpp>\n",
+            "kernels/ptx/mma.cuh": '#include "kernels/contract/config.hpp"\n',
+            "kernels/gemm/gemm.cuh": '#include <octavo/dtype.hpp>\n#include "kernels/ptx/mma.cuh"\n',
+            "src/naming/name.hpp": '#include "kernels/contract/config.hpp"\n',
+            "src/cuda/plan/plan.hpp": '#include "naming/name.hpp"\n',
+            "src/cuda/jit/loaded_kernel.hpp": "#include <fcntl.h>\n",
+            "src/cuda/launch/launch.hpp": '#include "cuda/jit/loaded_kernel.hpp"\n',
+            "src/cuda/cuda_backend.cpp": '#include "cuda/plan/plan.hpp"\n'
+                                         '#include "cuda/launch/launch.hpp"\n',
+            "tests/cpu/t.cpp": '#include "cpu/cpu.hpp"\n#include "kernels/contract/config.hpp"\n'
+                               '#include <gtest/gtest.h>\n'})
         result = run(sys.executable, ROOT / "scripts/check_includes.py", tree)
         self.assertEqual(result.returncode, 0, result.stdout)
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/jit/compiled_kernel.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace octavo {
+
+Status check_entry_name(const KernelSource& source) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const auto is_word = [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); };
+  const std::string& entry = source.entry;
+  if (!entry.empty() && entry.size() <= kMaxEntryLength && is_letter(entry.front()) &&
+      std::all_of(entry.begin(), entry.end(), is_word)) {
+    return Ok{};
+  }
+  return Error(ErrorCode::kInternal,
+               fmt::format("jit: a kernel's entry is \"{}\" ({} characters); it must be a C "
+                           "identifier of at most {}. Shorten or correct the name.",
+                           entry.substr(0, kMaxEntryLength), entry.size(), kMaxEntryLength));
+}
+
+}  // namespace octavo
