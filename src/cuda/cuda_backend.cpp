@@ -1,28 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Back end "cuda": a name that can be asked for and says plainly that this version has no GPU
-// kernels, so that a caller who forces it gets a reason and not an unknown name.
+// Back end "cuda": FP8 products on NVIDIA Hopper. What it does not serve yet it refuses with
+// reasons.
 #include "cuda/cuda_backend.hpp"
 
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/driver.hpp"
+#include "cuda/gemm_launch.hpp"
+#include "cuda/jit/nvrtc_compiler.hpp"
+#include "cuda/plan/gemm_plan.hpp"
+#include "naming/kernel_name.hpp"
 
 namespace octavo::cuda {
 namespace {
 
-constexpr const char* kUnavailable =
-    "this version of Octavo computes on the CPU only; it has no GPU kernels";
+// Why the back end cannot run anything here; empty if it can.
+const std::string& unavailable_because() {
+  static const std::string reason = [] {
+    if (!driver().ok()) return std::string(driver().error().what());
+    if (Result<std::string> nvrtc = nvrtc_description(); !nvrtc.ok()) {
+      return std::string(nvrtc.error().what());
+    }
+    return std::string();
+  }();
+  return reason;
+}
 
-SupportReport refusal() {
+SupportReport report_of(std::vector<Reason> reasons) {
   SupportReport report;
   report.backend = "cuda";
-  report.reasons.push_back(
-      {"environment", "backend", "\"cuda\"", std::string("\"cpu\": ") + kUnavailable});
+  report.reasons = std::move(reasons);
+  report.supported = report.reasons.empty();
   return report;
 }
 
+SupportReport refusal(const char* operation) {
+  return report_of({{"environment", "backend", "\"cuda\"",
+                     std::string("\"cpu\": this version has no GPU kernel for ") + operation}});
+}
+
 // Reached only if a caller skips supports().
-Error unavailable() {
-  return {ErrorCode::kEnvironment,
-          std::string("cuda: ") + kUnavailable + ". Use the back end \"cpu\"."};
+Error unavailable(const char* operation) {
+  return {ErrorCode::kUnsupported, std::string("cuda: this version has no GPU kernel for ") +
+                                       operation + ". Use the back end \"cpu\"."};
 }
 
 class CudaBackend final : public Backend {
@@ -30,40 +52,59 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::string_view name() const override { return "cuda"; }
 
   [[nodiscard]] BackendInfo info() const override {
-    return {"cuda", "NVIDIA Hopper GPUs", false, kUnavailable};
+    return {"cuda", "FP8 products on NVIDIA Hopper GPUs", unavailable_because().empty(),
+            unavailable_because()};
   }
 
-  [[nodiscard]] SupportReport supports(const GemmProblem&, const Execution&) const override {
-    return refusal();
+  [[nodiscard]] SupportReport supports(const GemmProblem& problem,
+                                       const Execution& execution) const override {
+    std::vector<Reason> reasons = gemm_refusals(problem, execution);
+    if (!reasons.empty()) return report_of(std::move(reasons));
+    if (!unavailable_because().empty()) {
+      return report_of({{"environment", "backend", "\"cuda\"", unavailable_because()}});
+    }
+    const Result<DeviceInfo>& device = device_info(problem.a.device.ordinal);
+    if (!device.ok()) {
+      return report_of({{"device", "a", to_string(problem.a.device), device.error().what()}});
+    }
+    return report_of({});
   }
   [[nodiscard]] SupportReport supports(const AttentionProblem&, const Execution&) const override {
-    return refusal();
+    return refusal("attention");
   }
   [[nodiscard]] SupportReport supports(const QuantizeProblem&, const Execution&) const override {
-    return refusal();
+    return refusal("quantize");
   }
   [[nodiscard]] SupportReport supports(const DequantizeProblem&, const Execution&) const override {
-    return refusal();
+    return refusal("dequantize");
   }
 
-  [[nodiscard]] Result<GemmReport> gemm(const GemmProblem&, const Execution&) const override {
-    return unavailable();
+  [[nodiscard]] Result<GemmReport> gemm(const GemmProblem& problem,
+                                        const Execution& execution) const override {
+    const Result<DeviceInfo>& device = device_info(problem.a.device.ordinal);
+    if (!device.ok()) return device.error();
+    const GemmPlan plan = plan_gemm(problem, device.value().num_multiprocessors);
+    if (Status s = launch_gemm(device.value(), problem, execution, plan); !s.ok()) return s.error();
+    return GemmReport{"cuda", kernel_name(plan.config), 1};
   }
   [[nodiscard]] Result<AttentionReport> attention(const AttentionProblem&,
                                                   const Execution&) const override {
-    return unavailable();
+    return unavailable("attention");
   }
   [[nodiscard]] Result<QuantizeReport> quantize(const QuantizeProblem&,
                                                 const Execution&) const override {
-    return unavailable();
+    return unavailable("quantize");
   }
   [[nodiscard]] Result<QuantizeReport> dequantize(const DequantizeProblem&,
                                                   const Execution&) const override {
-    return unavailable();
+    return unavailable("dequantize");
   }
 
-  [[nodiscard]] std::size_t workspace_bytes(const GemmProblem&, const Execution&) const override {
-    return 0;
+  [[nodiscard]] std::size_t workspace_bytes(const GemmProblem& problem,
+                                            const Execution&) const override {
+    const Result<DeviceInfo>& device = device_info(problem.a.device.ordinal);
+    if (!device.ok()) return 0;
+    return plan_gemm(problem, device.value().num_multiprocessors).workspace_bytes();
   }
   [[nodiscard]] std::size_t workspace_bytes(const AttentionProblem&,
                                             const Execution&) const override {

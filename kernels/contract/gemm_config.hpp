@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every compile-time knob of a GEMM kernel, once, for host and device: plans choose one, kernel
+// names spell it out (src/naming), generated sources carry it as a template argument. No std and no
+// CUDA headers. Run-time arguments: gemm_params.hpp.
+#pragma once
+
+#include <octavo/dtype.hpp>
+#include <octavo/scale.hpp>
+
+namespace octavo {
+
+// How the tensor core's sums become the result (docs/numerics.md).
+enum class MainloopSum : unsigned char {
+  kFast,      // one accumulator through all of K
+  kPromoted,  // every 128 of K added to an FP32 total
+};
+
+struct GemmConfig {
+  // E4M3 or E5M2.
+  DType a = DType::kE4M3;
+  DType b = DType::kE4M3;
+  // BF16, F16 or F32.
+  DType d = DType::kBF16;
+  ScaleRecipe recipe = ScaleRecipe::kBlock;
+  MainloopSum sum = MainloopSum::kPromoted;
+  // D's tile of one thread block, and K of one pipeline stage. tile_m is 128 (two consumer
+  // warp-groups of 64 rows), tile_n 128 or 256, tile_k 128: one scale block.
+  int tile_m = 128;
+  int tile_n = 256;
+  int tile_k = 128;
+  // Thread blocks of a cluster: cluster_m of them share a tile of B, cluster_n one of A
+  // (multicast).
+  int cluster_m = 2;
+  int cluster_n = 1;
+  // Stages of the pipeline from global to shared memory.
+  int stages = 4;
+  // K-blocks in the body of the main loop. K-blocks that are left over run one at a time.
+  int unroll_k = 4;
+  // Clusters of rows that neighbouring thread blocks walk before they go on along N.
+  int raster_group_m = 8;
+  // D = D + result.
+  bool accumulates = false;
+  bool has_bias = false;
+
+  friend constexpr bool operator==(const GemmConfig&, const GemmConfig&) = default;
+};
+
+// Threads: the consumer warp-groups and one that loads.
+inline constexpr int kWarpGroupThreads = 128;
+inline constexpr int kWarpGroupRows = 64;
+
+[[nodiscard]] constexpr int num_consumers(const GemmConfig& config) noexcept {
+  return config.tile_m / kWarpGroupRows;
+}
+[[nodiscard]] constexpr int num_threads(const GemmConfig& config) noexcept {
+  return (num_consumers(config) + 1) * kWarpGroupThreads;
+}
+
+}  // namespace octavo

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared memory of a GEMM kernel: what lies where, from its config alone.
+#pragma once
+
+#include "kernels/contract/gemm_config.hpp"
+
+namespace octavo {
+
+// Rows of an FP8 tile in shared memory are 128 bytes, one period of the 128-byte swizzle; 8 rows
+// are an atom of 1024 bytes, to which tiles are aligned.
+inline constexpr int kSwizzleBytes = 128;
+inline constexpr int kSwizzleAtomBytes = 1024;
+
+// One box of D on its way out: 64 rows of 128 bytes. Each consumer has two.
+inline constexpr int kOutputBoxBytes = kWarpGroupRows * kSwizzleBytes;
+inline constexpr int kOutputBoxes = 2;
+
+inline constexpr int kBarrierBytes = 8;
+
+struct GemmSharedMemory {
+  int a_stage_bytes;
+  int b_stage_bytes;
+  int a_scale_stage_bytes;
+  int b_scale_stage_bytes;
+  // Offsets from the start, which is aligned to kSwizzleAtomBytes.
+  int a;
+  int b;
+  int output;
+  int a_scale;
+  int b_scale;
+  int full_barriers;
+  int empty_barriers;
+  int total_bytes;
+};
+
+[[nodiscard]] constexpr GemmSharedMemory gemm_shared_memory(const GemmConfig& config) noexcept {
+  constexpr int kScaleBytes = 4;
+  GemmSharedMemory memory{};
+  memory.a_stage_bytes = config.tile_m * config.tile_k;
+  memory.b_stage_bytes = config.tile_n * config.tile_k;
+  memory.a_scale_stage_bytes = is_block_scaled(config.recipe) ? config.tile_m * kScaleBytes : 0;
+  memory.b_scale_stage_bytes =
+      config.recipe == ScaleRecipe::kBlock1d ? config.tile_n * kScaleBytes : 0;
+  memory.a = 0;
+  memory.b = memory.a + config.stages * memory.a_stage_bytes;
+  memory.output = memory.b + config.stages * memory.b_stage_bytes;
+  memory.a_scale = memory.output + num_consumers(config) * kOutputBoxes * kOutputBoxBytes;
+  memory.b_scale = memory.a_scale + config.stages * memory.a_scale_stage_bytes;
+  memory.full_barriers = memory.b_scale + config.stages * memory.b_scale_stage_bytes;
+  memory.empty_barriers = memory.full_barriers + config.stages * kBarrierBytes;
+  memory.total_bytes = memory.empty_barriers + config.stages * kBarrierBytes;
+  return memory;
+}
+
+}  // namespace octavo

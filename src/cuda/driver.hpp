@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA driver as Octavo uses it: libcuda.so.1, opened at run time, and the functions called by
+// name. The few types and numbers of cuda.h that they take are repeated here, so that nothing of
+// CUDA is needed to build.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "octavo/error.hpp"
+
+namespace octavo::cuda {
+
+using DevicePointer = unsigned long long;  // CUdeviceptr
+
+// CUlaunchAttribute of cuda.h: an id, padding to 8 bytes and a union of 64.
+struct LaunchAttribute {
+  int id;
+  char pad[4];
+  union {
+    char bytes[64];
+    struct {
+      unsigned x;
+      unsigned y;
+      unsigned z;
+    } cluster;
+  };
+};
+inline constexpr int kClusterDimension = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+
+// CUlaunchConfig of cuda.h.
+struct LaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  void* stream;
+  LaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+
+// Function pointers keep the names they have in cuda.h, without "cu".
+struct Driver {
+  int (*GetErrorString)(int, const char**);
+  int (*DeviceGet)(int*, int);
+  int (*DeviceGetCount)(int*);
+  int (*DeviceGetAttribute)(int*, int, int);
+  int (*DevicePrimaryCtxRetain)(void**, int);
+  int (*CtxPushCurrent)(void*);
+  int (*CtxPopCurrent)(void**);
+  int (*ModuleLoadData)(void**, const void*);
+  int (*ModuleGetFunction)(void**, void*, const char*);
+  int (*FuncSetAttribute)(void*, int, int);
+  int (*LaunchKernelEx)(const LaunchConfig*, void*, void**, void**);
+  int (*TensorMapEncodeTiled)(void*, int, std::uint32_t, void*, const std::uint64_t*,
+                              const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int,
+                              int, int, int);
+  int (*MemAllocAsync)(DevicePointer*, std::size_t, void*);
+  int (*MemFreeAsync)(DevicePointer, void*);
+
+  // Ok if `code` is 0, else an error that names the call and says what CUDA says.
+  [[nodiscard]] Status check(int code, std::string_view call) const;
+};
+
+// The driver, initialised; or why there is none. Loaded once, on the first call.
+[[nodiscard]] const Result<Driver>& driver();
+
+struct DeviceInfo {
+  int ordinal = 0;
+  int num_multiprocessors = 0;
+  int compute_major = 0;
+  int compute_minor = 0;
+  void* context = nullptr;  // the primary one, retained for the life of the process
+};
+
+// Device `ordinal`, looked up once. An error if it does not exist or is not of compute
+// capability 9.0.
+[[nodiscard]] const Result<DeviceInfo>& device_info(int ordinal);
+
+// Makes a device's context current for a scope.
+class ContextScope {
+ public:
+  ContextScope(const Driver& api, void* context)
+      : api_(api), pushed_(api.CtxPushCurrent(context) == 0) {}
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+  ~ContextScope() {
+    void* popped = nullptr;
+    if (pushed_) (void)api_.CtxPopCurrent(&popped);
+  }
+
+ private:
+  const Driver& api_;
+  bool pushed_;
+};
+
+}  // namespace octavo::cuda

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/jit/loaded_kernel.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "cuda/jit/cubin_cache.hpp"
+#include "cuda/jit/nvrtc_compiler.hpp"
+
+namespace octavo::cuda {
+namespace {
+
+Result<std::unique_ptr<CubinCache>> make_cache() {
+  Result<KernelCompiler> compiler = nvrtc_compiler();
+  if (!compiler.ok()) return compiler.error();
+  Result<std::filesystem::path> folder = default_cubin_folder();
+  if (!folder.ok()) return folder.error();
+  return std::make_unique<CubinCache>(folder.value(), std::move(compiler.value()));
+}
+
+Result<void*> load(const DeviceInfo& device, const KernelSource& source, int shared_bytes) {
+  static const Result<std::unique_ptr<CubinCache>> cache = make_cache();
+  if (!cache.ok()) return cache.error();
+  Result<CompiledKernel> compiled = cache.value()->get_or_compile(source);
+  if (!compiled.ok()) return compiled.error();
+  const KernelResources& resources = compiled.value().resources;
+  if (resources.spill_store_bytes != 0 || resources.spill_load_bytes != 0) {
+    return Error(
+        ErrorCode::kInternal,
+        fmt::format("cuda: {} spills registers ({} bytes stored, {} loaded); planned "
+                    "kernels must not. Report this with the compiler's version.",
+                    source.entry, resources.spill_store_bytes, resources.spill_load_bytes));
+  }
+  const Driver& api = driver().value();
+  const ContextScope scope(api, device.context);
+  void* module = nullptr;
+  if (Status s =
+          api.check(api.ModuleLoadData(&module, compiled.value().cubin.data()), "cuModuleLoadData");
+      !s.ok()) {
+    return s.error();
+  }
+  void* function = nullptr;
+  if (Status s = api.check(api.ModuleGetFunction(&function, module, source.entry.c_str()),
+                           "cuModuleGetFunction");
+      !s.ok()) {
+    return s.error();
+  }
+  constexpr int kMaxDynamicSharedBytes = 8;  // CUfunction_attribute of cuda.h
+  if (Status s = api.check(api.FuncSetAttribute(function, kMaxDynamicSharedBytes, shared_bytes),
+                           "cuFuncSetAttribute");
+      !s.ok()) {
+    return s.error();
+  }
+  return function;
+}
+
+}  // namespace
+
+Result<void*> loaded_kernel(const DeviceInfo& device, const KernelSource& source,
+                            int shared_bytes) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, std::string>, void*> loaded;
+  const std::pair<int, std::string> key(device.ordinal, source.entry);
+  {
+    const std::scoped_lock lock(mutex);
+    if (const auto found = loaded.find(key); found != loaded.end()) return found->second;
+  }
+  // Compiling takes a while and must not keep other kernels waiting. Two threads that load one
+  // kernel at once both get a working function; the first one is kept.
+  Result<void*> function = load(device, source, shared_bytes);
+  if (!function.ok()) return function.error();
+  const std::scoped_lock lock(mutex);
+  return loaded.emplace(key, function.value()).first->second;
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// TMA descriptors of 2-D tensors in device memory.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/driver.hpp"
+#include "kernels/contract/gemm_params.hpp"
+#include "octavo/dtype.hpp"
+
+namespace octavo::cuda {
+
+// A matrix [rows, columns], contiguous along columns, copied in boxes of box_rows rows of 128 bytes
+// with 128-byte swizzle. What TMA asks for: the address and the row stride in bytes are multiples
+// of 16, the stride is below 2^40, extents are below 2^32, box_rows is at most 256.
+struct MatrixBoxes {
+  const void* data;
+  DType dtype;
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t row_stride;  // elements
+  int box_rows;
+};
+
+[[nodiscard]] bool tma_can_copy(const void* data, DType dtype, std::int64_t row_stride);
+
+[[nodiscard]] Result<TensorMap> make_tensor_map(const Driver& api, const MatrixBoxes& matrix);
+
+}  // namespace octavo::cuda
