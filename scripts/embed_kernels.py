@@ -3,8 +3,8 @@
 """Writes the C++ file that holds the text of every header a kernel may include.
 
 Include names are those that sources write: kernels/<path> as it is, include/octavo/<name> as
-octavo/<name>. Arrays of numbers, not string literals: compilers limit a literal's length. Its test
-is tests/jit/embedded_headers_test.cpp.
+octavo/<name>. Arrays of numbers, not string literals: compilers limit a literal's length. Its tests:
+tests/cli/repository_test.py, tests/jit/embedded_headers_test.cpp.
 """
 
 import argparse

@@ -108,6 +108,38 @@ class RepositoryTest(unittest.TestCase):
         result = run(sys.executable, ROOT / "scripts/check_includes.py", tree)
         self.assertEqual(result.returncode, 0, result.stdout)
 
+    # --- embedded kernels
+
+    def embed(self, files):
+        tree = self.in_tree(files)
+        output = pathlib.Path(tree) / "build/embedded.cpp"
+        result = run(sys.executable, ROOT / "scripts/embed_kernels.py", "--root", tree,
+                     "--output", output, *files)
+        return result, output.read_text(encoding="ascii") if output.exists() else ""
+
+    def test_embedded_kernels_hold_every_byte(self):
+        # Longer than compilers take a string literal, with what literals would have to escape.
+        files = {"kernels/gemm/long.cuh": 'R"(\\ "quoted" )" ??/ \t\n' * 10000,
+                 "kernels/contract/empty.hpp": "", "include/octavo/dtype.hpp": "no newline at the end"}
+        result, text = self.embed(files)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        arrays = [bytes(int(value) for value in numbers.split(","))
+                  for numbers in re.findall(r"constexpr char \w+\[\] = \{([^}]*)\}", text)]
+        rows = re.findall(r'\{"([^"]+)", \{kText(\d+), (\d+)\}\}', text)
+        self.assertEqual([name for name, _, _ in rows],
+                         ["kernels/contract/empty.hpp", "kernels/gemm/long.cuh", "octavo/dtype.hpp"])
+        for name, index, size in rows:
+            original = files["include/" + name if name.startswith("octavo/") else name]
+            self.assertEqual(arrays[int(index)], original.encode("ascii") + b"\0")
+            self.assertEqual(int(size), len(original))
+
+    def test_embedding_refuses_what_compilers_would_misread(self):
+        for text in ("// fine\n// caf\u00e9\n", "// fine\n// \0\n"):
+            result, output = self.embed({"kernels/gemm/bad.cuh": text})
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("kernels/gemm/bad.cuh:2:", result.stdout)
+            self.assertEqual(output, "")
+
     # --- style
 
     def test_style_notices_seeded_faults(self):

@@ -17,10 +17,14 @@ Status check_entry_name(const KernelSource& source) {
       std::all_of(entry.begin(), entry.end(), is_word)) {
     return Ok{};
   }
+  // A zero would end the message.
+  std::string shown = entry.substr(0, kMaxEntryLength);
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return c >= 0 && c < ' '; }, '?');
   return Error(ErrorCode::kInternal,
                fmt::format("jit: a kernel's entry is \"{}\" ({} characters); it must be a C "
                            "identifier of at most {}. Shorten or correct the name.",
-                           entry.substr(0, kMaxEntryLength), entry.size(), kMaxEntryLength));
+                           shown, entry.size(), kMaxEntryLength));
 }
 
 }  // namespace octavo
