@@ -50,19 +50,22 @@ __device__ __forceinline__ void store_value(void* values, long long i, float val
   }
 }
 
-// The result of element (row, column) of D from its sum.
+// The result of element (row, column) of D from its sum. Each step rounds: written as a * b + c the
+// compiler would fuse it, and the bits would be others.
 template <GemmConfig config>
 __device__ __forceinline__ float finish(const GemmParams& params, float value, int row, int column,
                                         float row_scale) {
   if constexpr (config.recipe == ScaleRecipe::kTensor || config.recipe == ScaleRecipe::kRow) {
-    value *= row_scale * __ldg(params.b_scale + column * params.b_scale_stride);
+    value = __fmul_rn(value,
+                      __fmul_rn(row_scale, __ldg(params.b_scale + column * params.b_scale_stride)));
   }
   if constexpr (config.accumulates) {
-    value += load_value(params.output, row * params.output_stride + column, config.d);
+    value = __fadd_rn(value,
+                      load_value(params.output, row * params.output_stride + column, config.d));
   }
   if constexpr (config.has_bias) {
-    value += load_value(params.bias, column * params.bias_stride,
-                        static_cast<DType>(params.bias_dtype));
+    value = __fadd_rn(value, load_value(params.bias, column * params.bias_stride,
+                                        static_cast<DType>(params.bias_dtype)));
   }
   return value;
 }

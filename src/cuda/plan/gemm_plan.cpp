@@ -128,6 +128,7 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
   std::vector<GemmCandidate> candidates;
   for (const int tile_n : {256, 128}) {
     for (const int cluster_m : {2, 1}) {
+      if (e.m <= (cluster_m - 1) * std::int64_t{base.tile_m}) continue;  // nothing to share
       GemmCandidate candidate{.config = base};
       candidate.config.tile_n = tile_n;
       candidate.config.cluster_m = cluster_m;
