@@ -15,18 +15,19 @@ namespace octavo::cuda {
 
 using DevicePointer = unsigned long long;  // CUdeviceptr
 
-// CUlaunchAttribute of cuda.h: an id, padding to 8 bytes and a union of 64.
+struct ClusterExtents {
+  unsigned x;
+  unsigned y;
+  unsigned z;
+};
+
+// CUlaunchAttribute of cuda.h: an id, padding to 8 bytes and a union of 64, of which only this
+// member is used.
 struct LaunchAttribute {
   int id;
   char pad[4];
-  union {
-    char bytes[64];
-    struct {
-      unsigned x;
-      unsigned y;
-      unsigned z;
-    } cluster;
-  };
+  ClusterExtents cluster;
+  char rest[64 - sizeof(ClusterExtents)];
 };
 inline constexpr int kClusterDimension = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 

@@ -166,7 +166,7 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(document["chosen"], "cpu")
         cuda, cpu = document["backends"]
         self.assertFalse(cuda["supported"])
-        self.assertEqual(cuda["reasons"][0]["kind"], "environment")
+        self.assertEqual(cuda["reasons"][0]["kind"], "device")
         self.assertTrue(cpu["supported"])
         self.assertRegex(cpu["kernel"], "^cpu_blocked_")
         document = self.json_of("explain", "gemm", "--numerics", "emulated", "--a-dtype", "bf16",
@@ -293,8 +293,8 @@ class CommandTest(unittest.TestCase):
 
     def test_back_ends_forced_by_name(self):
         self.assertEqual(self.json_of(*PRODUCT, "--backend", "cpu")["backend"], "cpu")
-        self.fails(ENVIRONMENT, "computes on the CPU only", *PRODUCT, "--backend", "cuda")
-        self.fails(ENVIRONMENT, "computes on the CPU only", *PRODUCT,
+        self.fails(ENVIRONMENT, "device memory", *PRODUCT, "--backend", "cuda")
+        self.fails(ENVIRONMENT, "no GPU kernel for quantize", *PRODUCT,
                    env={"OCTAVO_BACKEND": "cuda"})
         self.fails(BAD_USAGE, "backend is \"gpu\"; this build has \"cuda\", \"cpu\"",
                    *PRODUCT, "--backend", "gpu")

@@ -52,7 +52,6 @@ void doctor(Session& session) {
   document["default_model"] = {{"file", model.string()}, {"present", has_model}};
   session.text(fmt::format("\ndefault model {}: {}\n", model.string(),
                            has_model ? "present" : "not there; ./quickstart.sh fetches it"));
-  session.text("\nThis version computes on the CPU; GPU components are listed for information.\n");
   session.document(std::move(document));
   session.finish_with(any_available ? ExitCode::kSuccess : ExitCode::kEnvironment);
 }

@@ -108,15 +108,16 @@ std::vector<std::byte> encode_cubin_file(const CubinKey& key, const CompiledKern
                           resources.spill_load_bytes},
                          kCubinFormatVersion,
                          0};
-  std::vector<std::byte> bytes;
-  bytes.reserve(sizeof(head) + kernel.log.size() + kernel.cubin.size() + kSha256Bytes);
-  const auto append = [&bytes](std::span<const std::byte> part) {
-    bytes.insert(bytes.end(), part.begin(), part.end());
+  const std::size_t body_bytes = sizeof(head) + kernel.log.size() + kernel.cubin.size();
+  std::vector<std::byte> bytes(body_bytes + kSha256Bytes);
+  auto end = bytes.begin();
+  const auto append = [&end](std::span<const std::byte> part) {
+    end = std::copy(part.begin(), part.end(), end);
   };
   append(std::as_bytes(std::span(&head, 1)));
   append(std::as_bytes(std::span(kernel.log)));
   append(kernel.cubin);
-  const Sha256Digest digest = sha256(bytes);
+  const Sha256Digest digest = sha256(std::span(bytes).first(body_bytes));
   append(digest);
   return bytes;
 }

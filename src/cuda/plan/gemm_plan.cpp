@@ -79,7 +79,9 @@ bool reads_in_place(const TensorView& scale, bool rows_are_k_blocks) {
 std::vector<Reason> gemm_refusals(const GemmProblem& problem, const Execution& execution) {
   std::vector<Reason> reasons;
   if (problem.a.device.kind != DeviceKind::kCuda) {
+    // Every product on the CPU passes here: one reason is enough, and quick.
     reasons.push_back({"device", "a", to_string(problem.a.device), "device memory (cuda:N)"});
+    return reasons;
   }
   if (execution.numerics != Numerics::kDefault) {
     reasons.push_back({"numerics", "numerics", to_string(execution.numerics), "default"});
