@@ -23,6 +23,7 @@ ARGUMENTS = ("CLI/",)
 UNICODE = ("utf8proc.h",)
 TESTING = ("gtest/", "gmock/")
 BLAS = ("cblas.h",)
+CUDA = ("cuda.h", "cublasLt.h")
 
 # Outside headers of a folder that may not even include the standard library.
 NOTHING = None
@@ -55,7 +56,7 @@ RULES = {
     "src/api": (["src/backend", "src/base", "include/octavo"], FORMAT),
     "llm": (["include/octavo"], FORMAT + JSON + UNICODE),
     "tools": (["include/octavo", "llm"], FORMAT + JSON + ARGUMENTS),
-    "bench": (["include/octavo", "llm"], FORMAT + JSON + ARGUMENTS + BLAS),
+    "bench": (["include/octavo", "llm"], FORMAT + JSON + ARGUMENTS + BLAS + CUDA),
     "examples": (["include/octavo"], ()),
     "tests": (["src", "llm", "include/octavo", "kernels/contract"], FORMAT + VECTOR + JSON + TESTING),
 }
