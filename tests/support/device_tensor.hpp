@@ -15,9 +15,16 @@ namespace octavo::test {
 
 class Gpu {
  public:
-  // GPU 0, its context current from now on. Throws octavo::Error where there is none.
+  // GPU 0, its context current on this thread from now on. Throws octavo::Error where there is
+  // none.
   static const Gpu& instance() {
     static const Gpu gpu;
+    thread_local const bool pushed = [] {
+      const cuda::DeviceInfo& device = cuda::device_info(0).value();
+      require(cuda::driver().value().CtxPushCurrent(device.context), "cuCtxPushCurrent");
+      return true;
+    }();
+    (void)pushed;
     return gpu;
   }
 
@@ -37,7 +44,7 @@ class Gpu {
 
  private:
   Gpu() {
-    const cuda::DeviceInfo& device = cuda::device_info(0).value();
+    (void)cuda::device_info(0).value();
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     const auto find = [&](const char* name, auto& function) {
       function =
@@ -49,7 +56,6 @@ class Gpu {
     find("cuMemcpyHtoD_v2", upload_);
     find("cuMemcpyDtoH_v2", download_);
     find("cuCtxSynchronize", synchronize_);
-    require(cuda::driver().value().CtxPushCurrent(device.context), "cuCtxPushCurrent");
   }
   static void require(int code, const char* call) {
     (void)cuda::driver().value().check(code, call).value();
