@@ -50,88 +50,135 @@ __device__ __forceinline__ void store_value(void* values, long long i, float val
   }
 }
 
-// The result of element (row, column) of D from its sum. Each step rounds: written as a * b + c the
-// compiler would fuse it, and the bits would be others.
+// What two neighbouring columns add to every row of theirs.
+template <GemmConfig config>
+struct ColumnTerms {
+  static constexpr bool has_scales =
+      config.recipe == ScaleRecipe::kTensor || config.recipe == ScaleRecipe::kRow;
+  float scale[2] = {1, 1};
+  float bias[2] = {0, 0};
+
+  // Columns behind the end have no terms; what is computed for them is not stored.
+  __device__ __forceinline__ ColumnTerms(const GemmParams& params, int column) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      if constexpr (config.recipe == ScaleRecipe::kTensor) scale[c] = __ldg(params.b_scale);
+      if (column + c >= params.n) continue;
+      if constexpr (config.recipe == ScaleRecipe::kRow) {
+        scale[c] = __ldg(params.b_scale + (column + c) * params.b_scale_stride);
+      }
+      if constexpr (config.has_bias) {
+        bias[c] = load_value(params.bias, (column + c) * params.bias_stride,
+                             static_cast<DType>(params.bias_dtype));
+      }
+    }
+  }
+};
+
+// The result of element (row, column + c) of D from its sum. Each step rounds: written as a * b + d
+// the compiler would fuse it, and the bits would be others.
 template <GemmConfig config>
 __device__ __forceinline__ float finish(const GemmParams& params, float value, int row, int column,
-                                        float row_scale) {
-  if constexpr (config.recipe == ScaleRecipe::kTensor || config.recipe == ScaleRecipe::kRow) {
-    value = __fmul_rn(value,
-                      __fmul_rn(row_scale, __ldg(params.b_scale + column * params.b_scale_stride)));
+                                        int c, float row_scale, const ColumnTerms<config>& terms) {
+  if constexpr (ColumnTerms<config>::has_scales) {
+    value = __fmul_rn(value, __fmul_rn(row_scale, terms.scale[c]));
   }
   if constexpr (config.accumulates) {
-    value = __fadd_rn(value,
-                      load_value(params.output, row * params.output_stride + column, config.d));
+    if (row < params.m && column + c < params.n) {
+      value = __fadd_rn(
+          value, load_value(params.output, row * params.output_stride + column + c, config.d));
+    }
   }
-  if constexpr (config.has_bias) {
-    value = __fadd_rn(value, load_value(params.bias, column * params.bias_stride,
-                                        static_cast<DType>(params.bias_dtype)));
-  }
+  if constexpr (config.has_bias) value = __fadd_rn(value, terms.bias[c]);
   return value;
+}
+
+// For an output that TMA cannot write: element by element.
+template <GemmConfig config, typename Consumer>
+__device__ __forceinline__ void store_directly(const GemmParams& params, const Consumer& consumer,
+                                               const int (&rows)[2], int row_b,
+                                               const float (&row_scales)[2]) {
+#pragma unroll
+  for (int part = 0; part < Consumer::num_parts; ++part) {
+#pragma unroll
+    for (int group = 0; group < Consumer::part_n / 8; ++group) {
+      const int column = row_b + part * Consumer::part_n + group * 8 + consumer.lane() % 4 * 2;
+      const ColumnTerms<config> terms(params, column);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          if (rows[r] >= params.m || column + c >= params.n) continue;
+          const float sum = consumer.total[part][group * 4 + r * 2 + c];
+          store_value<config.d>(
+              params.output, rows[r] * params.output_stride + column + c,
+              finish<config>(params, sum, rows[r], column, c, row_scales[r], terms));
+        }
+      }
+    }
+  }
 }
 
 // Stores rows [row_a + 64 index, + 64) of the tile at (row_a, row_b). `output`: the consumers' boxes
 // in shared memory.
 template <GemmConfig config, typename Consumer>
-__device__ __forceinline__ void store_tile(const GemmParams& params, Consumer& consumer,
+__device__ __forceinline__ void store_tile(const GemmParams& params, const Consumer& consumer,
                                            unsigned output, int row_a, int row_b) {
-  constexpr bool scaled_here =
-      config.recipe == ScaleRecipe::kTensor || config.recipe == ScaleRecipe::kRow;
-  constexpr bool finishes = scaled_here || config.accumulates || config.has_bias;
   const int lane = consumer.lane();
   const int rows[2] = {row_a + consumer.row(), row_a + consumer.row() + 8};
   float row_scales[2] = {1, 1};
-  if constexpr (scaled_here) {
+  if constexpr (ColumnTerms<config>::has_scales) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       if (rows[r] < params.m) row_scales[r] = __ldg(params.a_scale + rows[r] * params.a_scale_stride);
     }
   }
-#pragma unroll
-  for (int part = 0; part < Consumer::num_parts; ++part) {
-#pragma unroll
-    for (int j = 0; j < Consumer::part_registers; ++j) {
-      const int r = j / 2 % 2;
-      const int column = row_b + part * Consumer::part_n + j / 4 * 8 + lane % 4 * 2 + j % 2;
-      if (!finishes && params.stores_directly == 0) continue;
-      const bool inside = rows[r] < params.m && column < params.n;
-      float& value = consumer.total[part][j];
-      if constexpr (finishes) {
-        if (inside) value = finish<config>(params, value, rows[r], column, row_scales[r]);
-      }
-      if (params.stores_directly != 0 && inside) {
-        store_value<config.d>(params.output, rows[r] * params.output_stride + column, value);
-      }
-    }
+  if (params.stores_directly != 0) {
+    store_directly<config>(params, consumer, rows, row_b, row_scales);
+    return;
   }
-  if (params.stores_directly != 0) return;
 
   // Through shared memory, box after box: while one is written out the next is filled.
   constexpr int element_bytes = size_bytes(config.d);
   constexpr int box_columns = kSwizzleBytes / element_bytes;
   constexpr int groups = box_columns / 8;
   const int thread = static_cast<int>(threadIdx.x) % kWarpGroupThreads;
-  const int row = thread / 32 * 16 + lane / 4;
+  const int box_row = thread / 32 * 16 + lane / 4;
   const unsigned boxes = output + consumer.index() * kOutputBoxes * kOutputBoxBytes;
 #pragma unroll
   for (int box = 0; box < config.tile_n / box_columns; ++box) {
+    // PERF: all loads of a box are on their way before the first is needed.
+    float values[2][groups][2];
+#pragma unroll
+    for (int group = 0; group < groups; ++group) {
+      const int tile_column = box * box_columns + group * 8;
+      const int part = tile_column / Consumer::part_n;
+      const int j = tile_column % Consumer::part_n / 8 * 4;
+      const int column = row_b + tile_column + lane % 4 * 2;
+      const ColumnTerms<config> terms(params, column);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          values[r][group][c] = finish<config>(params, consumer.total[part][j + 2 * r + c], rows[r],
+                                               column, c, row_scales[r], terms);
+        }
+      }
+    }
     if (thread == 0) ptx::tma_store_wait_read<kOutputBoxes - 1>();
     ptx::named_barrier(1 + consumer.index(), kWarpGroupThreads);
     const unsigned to = boxes + box % kOutputBoxes * kOutputBoxBytes;
 #pragma unroll
     for (int group = 0; group < groups; ++group) {
-      const int column = box * box_columns + group * 8;
-      const int part = column / Consumer::part_n;
-      const int j = column % Consumer::part_n / 8 * 4;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const float low = consumer.total[part][j + 2 * r];
-        const float high = consumer.total[part][j + 2 * r + 1];
-        const int at_row = row + 8 * r;
-        const unsigned byte = group * 8 * element_bytes + lane % 4 * 2 * element_bytes;
+        const int row = box_row + 8 * r;
+        const unsigned byte = (group * 8 + lane % 4 * 2) * element_bytes;
         // 128-byte swizzle: 16-byte chunk c of row i lies at chunk c ^ (i % 8).
         const unsigned address =
-            to + at_row * kSwizzleBytes + (((byte / 16) ^ (at_row % 8)) * 16) + byte % 16;
+            to + row * kSwizzleBytes + (((byte / 16) ^ (row % 8)) * 16) + byte % 16;
+        const float low = values[r][group][0];
+        const float high = values[r][group][1];
         if constexpr (config.d == DType::kF32) {
           asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(low), "f"(high)
                        : "memory");
