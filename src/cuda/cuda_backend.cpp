@@ -67,7 +67,9 @@ class CudaBackend final : public Backend {
     if (!device.ok()) {
       return report_of({{"device", "a", to_string(problem.a.device), device.error().what()}});
     }
-    return report_of({});
+    SupportReport report = report_of({});
+    report.kernel = kernel_name(plan_gemm(problem, device.value().num_multiprocessors).config);
+    return report;
   }
   [[nodiscard]] SupportReport supports(const AttentionProblem&, const Execution&) const override {
     return refusal("attention");

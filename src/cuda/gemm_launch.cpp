@@ -8,50 +8,16 @@
 #include <cstdint>
 #include <string>
 
+#include "cuda/jit/gemm_source.hpp"
 #include "cuda/jit/loaded_kernel.hpp"
 #include "cuda/launch/tensor_map.hpp"
 #include "kernels/contract/gemm_params.hpp"
 #include "kernels/contract/rasterization.hpp"
 #include "kernels/contract/smem_bytes.hpp"
 #include "kernels/contract/stage_scales_params.hpp"
-#include "naming/kernel_name.hpp"
 
 namespace octavo::cuda {
 namespace {
-
-constexpr const char* kStageScales = "octavo_stage_scales";
-constexpr unsigned kStageThreads = 256;
-
-std::string config_text(const GemmConfig& config) {
-  const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
-  return fmt::format(
-      "octavo::GemmConfig{{octavo::DType({}), octavo::DType({}), octavo::DType({}), "
-      "octavo::ScaleRecipe({}), octavo::MainloopSum({}), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}}",
-      number(config.a), number(config.b), number(config.d), number(config.recipe),
-      number(config.sum), config.tile_m, config.tile_n, config.tile_k, config.cluster_m,
-      config.cluster_n, config.stages, config.unroll_k, config.raster_group_m, config.accumulates,
-      config.has_bias);
-}
-
-KernelSource gemm_source(const GemmConfig& config) {
-  std::string name = kernel_name(config);
-  std::string text = fmt::format(
-      "#include \"kernels/gemm/gemm_warpspecialized.cuh\"\n"
-      "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
-      "{}(const __grid_constant__ octavo::GemmParams params) {{\n"
-      "  octavo::gemm_warpspecialized<{}>(params);\n}}\n",
-      num_threads(config), name, config_text(config));
-  return {std::move(name), std::move(text)};
-}
-
-KernelSource stage_scales_source() {
-  return {kStageScales,
-          fmt::format("#include \"kernels/gemm/stage_scales.cuh\"\n"
-                      "extern \"C\" __global__ void __launch_bounds__({})\n"
-                      "{}(const __grid_constant__ octavo::StageScalesParams params) {{\n"
-                      "  octavo::stage_scales(params);\n}}\n",
-                      kStageThreads, kStageScales)};
-}
 
 // Memory for staged scales: the caller's workspace, or the stream's pool for the time of the call.
 class Scratch {
@@ -145,9 +111,9 @@ Result<StagedScale> stage(const DeviceInfo& device, const Driver& api, void* str
   if (!function.ok()) return function.error();
   constexpr std::int64_t kMaxBlocks = 1024;
   const std::int64_t blocks = std::clamp<std::int64_t>(
-      (params.rows * params.cols + kStageThreads - 1) / kStageThreads, 1, kMaxBlocks);
-  if (Status s = launch(api, function.value(), static_cast<unsigned>(blocks), kStageThreads, 0, 1,
-                        stream, params);
+      (params.rows * params.cols + kStageScalesThreads - 1) / kStageScalesThreads, 1, kMaxBlocks);
+  if (Status s = launch(api, function.value(), static_cast<unsigned>(blocks), kStageScalesThreads,
+                        0, 1, stream, params);
       !s.ok()) {
     return s.error();
   }

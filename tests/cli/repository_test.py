@@ -183,6 +183,10 @@ class RepositoryTest(unittest.TestCase):
                 self.assertEqual(fresh, kept, f"docs/generated/{name} is stale; run "
                                  "scripts/generate_docs.sh build/dev/octavo")
 
+    def test_generated_wgmma_is_fresh(self):
+        result = run(ROOT / "scripts/generate_wgmma.py", "--check")
+        self.assertEqual(result.returncode, 0, result.stdout)
+
     def test_links_lead_somewhere(self):
         documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"),
                      *(ROOT / "tests").rglob("*.md"), *(ROOT / "bench").rglob("*.md")]

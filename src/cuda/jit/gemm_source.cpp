@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/jit/gemm_source.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "naming/kernel_name.hpp"
+
+namespace octavo {
+namespace {
+
+std::string config_text(const GemmConfig& config) {
+  const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
+  return fmt::format(
+      "octavo::GemmConfig{{octavo::DType({}), octavo::DType({}), octavo::DType({}), "
+      "octavo::ScaleRecipe({}), octavo::MainloopSum({}), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}}",
+      number(config.a), number(config.b), number(config.d), number(config.recipe),
+      number(config.sum), config.tile_m, config.tile_n, config.tile_k, config.cluster_m,
+      config.cluster_n, config.stages, config.unroll_k, config.raster_group_m, config.accumulates,
+      config.has_bias);
+}
+
+}  // namespace
+
+KernelSource gemm_source(const GemmConfig& config) {
+  std::string name = kernel_name(config);
+  std::string text = fmt::format(
+      "#include \"kernels/gemm/gemm_warpspecialized.cuh\"\n"
+      "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
+      "{}(const __grid_constant__ octavo::GemmParams params) {{\n"
+      "  octavo::gemm_warpspecialized<{}>(params);\n}}\n",
+      num_threads(config), name, config_text(config));
+  return {std::move(name), std::move(text)};
+}
+
+KernelSource stage_scales_source() {
+  constexpr const char* kEntry = "octavo_stage_scales";
+  return {kEntry, fmt::format("#include \"kernels/gemm/stage_scales.cuh\"\n"
+                              "extern \"C\" __global__ void __launch_bounds__({})\n"
+                              "{}(const __grid_constant__ octavo::StageScalesParams params) {{\n"
+                              "  octavo::stage_scales(params);\n}}\n",
+                              kStageScalesThreads, kEntry)};
+}
+
+}  // namespace octavo

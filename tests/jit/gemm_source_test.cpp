@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kernel that a plan may choose compiles without spilling registers. Needs NVRTC, no GPU.
+#include "cuda/jit/gemm_source.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "cuda/jit/nvrtc_compiler.hpp"
+#include "cuda/plan/gemm_plan.hpp"
+#include "naming/kernel_name.hpp"
+#include "support/test_level.hpp"
+
+namespace octavo {
+namespace {
+
+// What the plan offers for a shape that allows every tile and cluster.
+std::vector<GemmConfig> planned(ScaleRecipe recipe, Accumulation accumulation, DType d) {
+  const auto view = [](DType dtype, std::int64_t rows, std::int64_t cols) {
+    return make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 20U), dtype, {rows, cols},
+                     {DeviceKind::kCuda, 0});
+  };
+  GemmProblem problem;
+  problem.a = view(DType::kE4M3, 4096, 4096);
+  problem.b = view(DType::kE4M3, 4096, 4096);
+  problem.d = view(d, 4096, 4096);
+  problem.recipe = recipe;
+  problem.accumulation = accumulation;
+  constexpr int kH200Multiprocessors = 132;
+  std::vector<GemmConfig> configs;
+  for (const cuda::GemmCandidate& candidate :
+       cuda::gemm_candidates(problem, kH200Multiprocessors)) {
+    configs.push_back(candidate.config);
+  }
+  return configs;
+}
+
+std::vector<GemmConfig> all_configs() {
+  std::vector<GemmConfig> configs;
+  for (const ScaleRecipe recipe : {ScaleRecipe::kNone, ScaleRecipe::kTensor, ScaleRecipe::kRow,
+                                   ScaleRecipe::kBlock, ScaleRecipe::kBlock1d}) {
+    for (const Accumulation accumulation : {Accumulation::kPromoted, Accumulation::kFast}) {
+      if (is_block_scaled(recipe) && accumulation == Accumulation::kFast) continue;
+      for (const DType d : {DType::kBF16, DType::kF16, DType::kF32}) {
+        for (GemmConfig config : planned(recipe, accumulation, d)) {
+          for (const bool accumulates : {false, true}) {
+            for (const bool has_bias : {false, true}) {
+              config.accumulates = accumulates;
+              config.has_bias = has_bias;
+              configs.push_back(config);
+            }
+          }
+        }
+      }
+    }
+  }
+  return configs;
+}
+
+TEST(GemmSource, planned_kernels_do_not_spill) {
+  if (!nvrtc_description().ok()) GTEST_SKIP() << nvrtc_description().error().what();
+  std::vector<GemmConfig> configs = all_configs();
+  if (!test::full_level()) {
+    // A sample that has every recipe, the widest tile and the heaviest epilogues in it.
+    std::vector<GemmConfig> sample;
+    for (std::size_t i = 0; i < configs.size(); i += 47) sample.push_back(configs[i]);
+    configs = sample;
+  }
+  std::atomic<std::size_t> next{0};
+  const auto compile = [&] {
+    for (std::size_t i = next++; i < configs.size(); i = next++) {
+      const KernelSource source = gemm_source(configs[i]);
+      const Result<CompiledKernel> compiled = compile_kernel(source);
+      ASSERT_TRUE(compiled.ok()) << compiled.error().what();
+      const KernelResources& resources = compiled.value().resources;
+      EXPECT_EQ(resources.spill_store_bytes, 0) << source.entry;
+      EXPECT_EQ(resources.spill_load_bytes, 0) << source.entry;
+      EXPECT_EQ(resources.stack_bytes, 0) << source.entry;
+      EXPECT_EQ(source.entry, kernel_name(configs[i]));
+    }
+  };
+  std::jthread other(compile);
+  compile();
+}
+
+}  // namespace
+}  // namespace octavo
