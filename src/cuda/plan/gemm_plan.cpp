@@ -129,6 +129,9 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
   constexpr double kTileOverhead = 2500;  // cycles: first loads and the epilogue
   std::vector<GemmCandidate> candidates;
   for (const int tile_n : {256, 128}) {
+    // A column's scale for each element of a promotion takes registers that a wide tile has not
+    // left.
+    if (tile_n == 256 && problem.recipe == ScaleRecipe::kBlock1d) continue;
     for (const int cluster_m : {2, 1}) {
       if (e.m <= (cluster_m - 1) * std::int64_t{base.tile_m}) continue;  // nothing to share
       GemmCandidate candidate{.config = base};
