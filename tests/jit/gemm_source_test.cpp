@@ -17,7 +17,8 @@ namespace octavo {
 namespace {
 
 // What the plan offers for a shape that allows every tile and cluster.
-std::vector<GemmConfig> planned(ScaleRecipe recipe, Accumulation accumulation, DType d) {
+std::vector<GemmConfig> planned(ScaleRecipe recipe, Accumulation accumulation, DType d,
+                                bool accumulates, bool has_bias) {
   const auto view = [](DType dtype, std::int64_t rows, std::int64_t cols) {
     return make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 20U), dtype, {rows, cols},
                      {DeviceKind::kCuda, 0});
@@ -28,6 +29,8 @@ std::vector<GemmConfig> planned(ScaleRecipe recipe, Accumulation accumulation, D
   problem.d = view(d, 4096, 4096);
   problem.recipe = recipe;
   problem.accumulation = accumulation;
+  problem.output_mode = accumulates ? OutputMode::kAccumulate : OutputMode::kOverwrite;
+  if (has_bias) problem.bias = make_view(problem.a.data, DType::kF32, {4096}, problem.a.device);
   constexpr int kH200Multiprocessors = 132;
   std::vector<GemmConfig> configs;
   for (const cuda::GemmCandidate& candidate :
@@ -44,11 +47,10 @@ std::vector<GemmConfig> all_configs() {
     for (const Accumulation accumulation : {Accumulation::kPromoted, Accumulation::kFast}) {
       if (is_block_scaled(recipe) && accumulation == Accumulation::kFast) continue;
       for (const DType d : {DType::kBF16, DType::kF16, DType::kF32}) {
-        for (GemmConfig config : planned(recipe, accumulation, d)) {
-          for (const bool accumulates : {false, true}) {
-            for (const bool has_bias : {false, true}) {
-              config.accumulates = accumulates;
-              config.has_bias = has_bias;
+        for (const bool accumulates : {false, true}) {
+          for (const bool has_bias : {false, true}) {
+            for (const GemmConfig& config :
+                 planned(recipe, accumulation, d, accumulates, has_bias)) {
               configs.push_back(config);
             }
           }

@@ -129,9 +129,12 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
   constexpr double kTileOverhead = 2500;  // cycles: first loads and the epilogue
   std::vector<GemmCandidate> candidates;
   for (const int tile_n : {256, 128}) {
-    // A column's scale for each element of a promotion takes registers that a wide tile has not
-    // left.
-    if (tile_n == 256 && problem.recipe == ScaleRecipe::kBlock1d) continue;
+    // What spills in a wide tile: a column's scale for each element of a promotion, and F32 values
+    // of D to add to beside the scales of rows and columns.
+    const bool wide_spills =
+        problem.recipe == ScaleRecipe::kBlock1d ||
+        (problem.recipe == ScaleRecipe::kRow && base.accumulates && base.d == DType::kF32);
+    if (tile_n == 256 && wide_spills) continue;
     for (const int cluster_m : {2, 1}) {
       if (e.m <= (cluster_m - 1) * std::int64_t{base.tile_m}) continue;  // nothing to share
       GemmCandidate candidate{.config = base};
