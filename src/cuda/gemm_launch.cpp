@@ -15,6 +15,7 @@
 #include "kernels/contract/rasterization.hpp"
 #include "kernels/contract/smem_bytes.hpp"
 #include "kernels/contract/stage_scales_params.hpp"
+#include "naming/kernel_name.hpp"
 
 namespace octavo::cuda {
 namespace {
@@ -108,7 +109,7 @@ Result<StagedScale> stage(const DeviceInfo& device, const Driver& api, void* str
   params.from_col_stride = transposes ? row_stride : col_stride;
   params.to_row_stride = staged_stride;
   params.from_is_ue8m0 = scale.dtype == DType::kUE8M0 ? 1 : 0;
-  Result<void*> function = loaded_kernel(device, stage_scales_source(), 0);
+  Result<void*> function = loaded_kernel(device, kStageScalesEntry, stage_scales_source, 0);
   if (!function.ok()) return function.error();
   constexpr std::int64_t kMaxBlocks = 1024;
   const std::int64_t blocks = std::clamp<std::int64_t>(
@@ -130,7 +131,8 @@ Status launch_gemm(const DeviceInfo& device, const GemmProblem& problem, const E
   const bool batched = problem.a.rank == 3;
   const std::int64_t batch = batched ? problem.a.shape[0] : 1;
   const GemmSharedMemory shared = gemm_shared_memory(config);
-  Result<void*> function = loaded_kernel(device, gemm_source(config), shared.total_bytes);
+  Result<void*> function = loaded_kernel(
+      device, kernel_name(config), [&] { return gemm_source(config); }, shared.total_bytes);
   if (!function.ok()) return function.error();
   const ContextScope scope(api, device.context);
   Scratch scratch(api, execution);

@@ -18,25 +18,35 @@ namespace {
 
 const Execution kEmulated{.backend = "cpu", .numerics = Numerics::kEmulated};
 
+// A problem's tensors in device memory, and the problem on them.
+struct DeviceGemm {
+  explicit DeviceGemm(const GemmProblem& host)
+      : a(host.a),
+        b(host.b),
+        d(host.d),
+        a_scale(host.a_scale),
+        b_scale(host.b_scale),
+        bias(host.bias),
+        problem(host) {
+    problem.a = a.view();
+    problem.b = b.view();
+    problem.d = d.mutable_view();
+    problem.a_scale = a_scale.view();
+    problem.b_scale = b_scale.view();
+    problem.bias = bias.view();
+  }
+
+  DeviceTensor a, b, d, a_scale, b_scale, bias;
+  GemmProblem problem;
+};
+
 // Both back ends on the same data.
 void expect_equal_bits(GemmData& data, GemmProblem host) {
-  const DeviceTensor a(host.a);
-  const DeviceTensor b(host.b);
-  const DeviceTensor d(host.d);
-  const DeviceTensor a_scale(host.a_scale);
-  const DeviceTensor b_scale(host.b_scale);
-  const DeviceTensor bias(host.bias);
-  GemmProblem device = host;
-  device.a = a.view();
-  device.b = b.view();
-  device.d = d.mutable_view();
-  device.a_scale = a_scale.view();
-  device.b_scale = b_scale.view();
-  device.bias = bias.view();
-  const GemmReport report = gemm(device, {.backend = "cuda"});
+  const DeviceGemm device(host);
+  const GemmReport report = gemm(device.problem, {.backend = "cuda"});
   Gpu::instance().synchronize();
   (void)gemm(host, kEmulated);
-  const std::vector<std::uint8_t> bytes = d.bytes();
+  const std::vector<std::uint8_t> bytes = device.d.bytes();
   TensorView got = host.d;
   got.data = bytes.data();
   EXPECT_TRUE(
@@ -160,45 +170,29 @@ TEST_F(GemmOnGpu, outputs_that_tma_cannot_write) {
 TEST_F(GemmOnGpu, the_callers_workspace_is_used_and_must_be_large_enough) {
   GemmData data({.m = 130, .n = 256, .k = 256, .recipe = ScaleRecipe::kBlock});
   GemmProblem host = data.problem();
-  const DeviceTensor a(host.a);
-  const DeviceTensor b(host.b);
-  const DeviceTensor d(host.d);
-  const DeviceTensor a_scale(host.a_scale);
-  const DeviceTensor b_scale(host.b_scale);
-  GemmProblem device = host;
-  device.a = a.view();
-  device.b = b.view();
-  device.d = d.mutable_view();
-  device.a_scale = a_scale.view();
-  device.b_scale = b_scale.view();
+  const DeviceGemm device(host);
   Execution execution{.backend = "cuda"};
-  const std::size_t needed = workspace_bytes(device, execution);
+  const std::size_t needed = workspace_bytes(device.problem, execution);
   ASSERT_GT(needed, 0U);
   const cuda::DevicePointer workspace = Gpu::instance().allocate(needed);
   execution.workspace = reinterpret_cast<void*>(workspace);
   execution.workspace_bytes = needed - 1;
-  EXPECT_THROW((void)gemm(device, execution), Error);
+  EXPECT_THROW((void)gemm(device.problem, execution), Error);
   execution.workspace_bytes = needed;
-  (void)gemm(device, execution);
+  (void)gemm(device.problem, execution);
   Gpu::instance().synchronize();
   Gpu::instance().free(workspace);
   (void)gemm(host, kEmulated);
-  const std::vector<std::uint8_t> got = d.bytes();
+  const std::vector<std::uint8_t> got = device.d.bytes();
   EXPECT_EQ(std::memcmp(got.data(), host.d.data, got.size()), 0);
 }
 
 TEST_F(GemmOnGpu, what_is_not_served_is_refused_with_reasons) {
   GemmData data({.m = 4, .n = 8, .k = 24});  // rows of 24 bytes
   const GemmProblem host = data.problem();
-  const DeviceTensor a(host.a);
-  const DeviceTensor b(host.b);
-  const DeviceTensor d(host.d);
-  GemmProblem device = host;
-  device.a = a.view();
-  device.b = b.view();
-  device.d = d.mutable_view();
+  const DeviceGemm device(host);
   try {
-    (void)gemm(device, {.backend = "cuda"});
+    (void)gemm(device.problem, {.backend = "cuda"});
     FAIL() << "rows of 24 bytes were taken";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);

@@ -36,12 +36,12 @@ KernelSource gemm_source(const GemmConfig& config) {
 }
 
 KernelSource stage_scales_source() {
-  constexpr const char* kEntry = "octavo_stage_scales";
-  return {kEntry, fmt::format("#include \"kernels/gemm/stage_scales.cuh\"\n"
-                              "extern \"C\" __global__ void __launch_bounds__({})\n"
-                              "{}(const __grid_constant__ octavo::StageScalesParams params) {{\n"
-                              "  octavo::stage_scales(params);\n}}\n",
-                              kStageScalesThreads, kEntry)};
+  return {kStageScalesEntry,
+          fmt::format("#include \"kernels/gemm/stage_scales.cuh\"\n"
+                      "extern \"C\" __global__ void __launch_bounds__({})\n"
+                      "{}(const __grid_constant__ octavo::StageScalesParams params) {{\n"
+                      "  octavo::stage_scales(params);\n}}\n",
+                      kStageScalesThreads, kStageScalesEntry)};
 }
 
 }  // namespace octavo

@@ -10,6 +10,7 @@ namespace octavo {
 
 [[nodiscard]] KernelSource gemm_source(const GemmConfig& config);
 
+inline constexpr const char* kStageScalesEntry = "octavo_stage_scales";
 inline constexpr unsigned kStageScalesThreads = 256;
 [[nodiscard]] KernelSource stage_scales_source();
 

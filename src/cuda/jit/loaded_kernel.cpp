@@ -60,18 +60,18 @@ Result<void*> load(const DeviceInfo& device, const KernelSource& source, int sha
 
 }  // namespace
 
-Result<void*> loaded_kernel(const DeviceInfo& device, const KernelSource& source,
-                            int shared_bytes) {
+Result<void*> loaded_kernel(const DeviceInfo& device, const std::string& entry,
+                            const std::function<KernelSource()>& make_source, int shared_bytes) {
   static std::mutex mutex;
   static std::map<std::pair<int, std::string>, void*> loaded;
-  const std::pair<int, std::string> key(device.ordinal, source.entry);
+  const std::pair<int, std::string> key(device.ordinal, entry);
   {
     const std::scoped_lock lock(mutex);
     if (const auto found = loaded.find(key); found != loaded.end()) return found->second;
   }
   // Compiling takes a while and must not keep other kernels waiting. Two threads that load one
   // kernel at once both get a working function; the first one is kept.
-  Result<void*> function = load(device, source, shared_bytes);
+  Result<void*> function = load(device, make_source(), shared_bytes);
   if (!function.ok()) return function.error();
   const std::scoped_lock lock(mutex);
   return loaded.emplace(key, function.value()).first->second;
