@@ -3,6 +3,7 @@
 // reasons.
 #include "cuda/cuda_backend.hpp"
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,7 +12,7 @@
 #include "cuda/gemm_launch.hpp"
 #include "cuda/jit/nvrtc_compiler.hpp"
 #include "cuda/plan/gemm_plan.hpp"
-#include "naming/kernel_name.hpp"
+#include "cuda/prepared_gemm.hpp"
 
 namespace octavo::cuda {
 namespace {
@@ -68,7 +69,7 @@ class CudaBackend final : public Backend {
       return report_of({{"device", "a", to_string(problem.a.device), device.error().what()}});
     }
     SupportReport report = report_of({});
-    report.kernel = kernel_name(plan_gemm(problem, device.value().num_multiprocessors).config);
+    report.kernel = prepared_gemm(device.value(), problem)->kernel;
     return report;
   }
   [[nodiscard]] SupportReport supports(const AttentionProblem&, const Execution&) const override {
@@ -85,9 +86,11 @@ class CudaBackend final : public Backend {
                                         const Execution& execution) const override {
     const Result<DeviceInfo>& device = device_info(problem.a.device.ordinal);
     if (!device.ok()) return device.error();
-    const GemmPlan plan = plan_gemm(problem, device.value().num_multiprocessors);
-    if (Status s = launch_gemm(device.value(), problem, execution, plan); !s.ok()) return s.error();
-    return GemmReport{"cuda", kernel_name(plan.config), 1};
+    const std::shared_ptr<const PreparedGemm> prepared = prepared_gemm(device.value(), problem);
+    if (Status s = launch_gemm(device.value(), problem, execution, *prepared); !s.ok()) {
+      return s.error();
+    }
+    return GemmReport{"cuda", prepared->kernel, 1};
   }
   [[nodiscard]] Result<AttentionReport> attention(const AttentionProblem&,
                                                   const Execution&) const override {
@@ -106,7 +109,7 @@ class CudaBackend final : public Backend {
                                             const Execution&) const override {
     const Result<DeviceInfo>& device = device_info(problem.a.device.ordinal);
     if (!device.ok()) return 0;
-    return plan_gemm(problem, device.value().num_multiprocessors).workspace_bytes();
+    return prepared_gemm(device.value(), problem)->plan.workspace_bytes();
   }
   [[nodiscard]] std::size_t workspace_bytes(const AttentionProblem&,
                                             const Execution&) const override {

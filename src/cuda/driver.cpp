@@ -31,9 +31,12 @@ Result<Driver> load() {
   int (*init)(unsigned) = nullptr;
   find("cuInit", init);
   find("cuGetErrorString", api.GetErrorString);
+  find("cuDriverGetVersion", api.DriverGetVersion);
   find("cuDeviceGet", api.DeviceGet);
   find("cuDeviceGetCount", api.DeviceGetCount);
   find("cuDeviceGetAttribute", api.DeviceGetAttribute);
+  find("cuDeviceGetName", api.DeviceGetName);
+  find("cuDeviceTotalMem_v2", api.DeviceTotalMem);
   find("cuDevicePrimaryCtxRetain", api.DevicePrimaryCtxRetain);
   find("cuCtxPushCurrent_v2", api.CtxPushCurrent);
   find("cuCtxPopCurrent_v2", api.CtxPopCurrent);
@@ -43,7 +46,15 @@ Result<Driver> load() {
   find("cuLaunchKernelEx", api.LaunchKernelEx);
   find("cuTensorMapEncodeTiled", api.TensorMapEncodeTiled);
   find("cuMemAllocAsync", api.MemAllocAsync);
+  find("cuMemAllocFromPoolAsync", api.MemAllocFromPoolAsync);
   find("cuMemFreeAsync", api.MemFreeAsync);
+  find("cuMemPoolCreate", api.MemPoolCreate);
+  find("cuMemPoolSetAttribute", api.MemPoolSetAttribute);
+  find("cuMemAlloc_v2", api.MemAlloc);
+  find("cuMemFree_v2", api.MemFree);
+  find("cuMemcpyHtoD_v2", api.MemcpyHtoD);
+  find("cuMemcpyDtoH_v2", api.MemcpyDtoH);
+  find("cuStreamSynchronize", api.StreamSynchronize);
   if (!missing.empty()) {
     return no_driver(
         fmt::format("libcuda.so.1 lacks {}: the driver is too old (CUDA 12.0 or later "
@@ -65,6 +76,26 @@ constexpr int kMultiprocessorCount = 16;
 constexpr int kComputeMajor = 75;
 constexpr int kComputeMinor = 76;
 constexpr int kHopperMajor = 9;
+
+// A pool of the library's own, so that the process's default one keeps its settings. What a pool
+// is not told to keep goes back to the system whenever a stream is waited for, and the next call
+// pays for mapping it again.
+Status make_pool(const Driver& api, DeviceInfo& info) {
+  constexpr int kPinned = 1;            // CU_MEM_ALLOCATION_TYPE_PINNED
+  constexpr int kDeviceLocation = 1;    // CU_MEM_LOCATION_TYPE_DEVICE
+  constexpr int kReleaseThreshold = 4;  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+  MemoryPoolProperties properties{};
+  properties.allocation_type = kPinned;
+  properties.location_type = kDeviceLocation;
+  properties.location_id = info.ordinal;
+  if (Status s = api.check(api.MemPoolCreate(&info.pool, &properties), "cuMemPoolCreate");
+      !s.ok()) {
+    return s;
+  }
+  std::uint64_t kept_bytes = std::uint64_t{256} << 20U;  // an operand of 16384 x 16384
+  return api.check(api.MemPoolSetAttribute(info.pool, kReleaseThreshold, &kept_bytes),
+                   "cuMemPoolSetAttribute");
+}
 
 Result<DeviceInfo> look_up(int ordinal) {
   const Result<Driver>& found = driver();
@@ -95,6 +126,7 @@ Result<DeviceInfo> look_up(int ordinal) {
       !s.ok()) {
     return s.error();
   }
+  if (Status s = make_pool(api, info); !s.ok()) return s.error();
   return info;
 }
 

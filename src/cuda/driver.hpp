@@ -41,12 +41,27 @@ struct LaunchConfig {
   unsigned num_attributes;
 };
 
+// CUmemPoolProps of cuda.h.
+struct MemoryPoolProperties {
+  int allocation_type;
+  int handle_types;
+  int location_type;
+  int location_id;
+  void* security_attributes;
+  std::size_t max_bytes;
+  unsigned short usage;
+  unsigned char reserved[54];
+};
+
 // Function pointers keep the names they have in cuda.h, without "cu".
 struct Driver {
   int (*GetErrorString)(int, const char**);
+  int (*DriverGetVersion)(int*);
   int (*DeviceGet)(int*, int);
   int (*DeviceGetCount)(int*);
   int (*DeviceGetAttribute)(int*, int, int);
+  int (*DeviceGetName)(char*, int, int);
+  int (*DeviceTotalMem)(std::size_t*, int);
   int (*DevicePrimaryCtxRetain)(void**, int);
   int (*CtxPushCurrent)(void*);
   int (*CtxPopCurrent)(void**);
@@ -58,7 +73,15 @@ struct Driver {
                               const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int,
                               int, int, int);
   int (*MemAllocAsync)(DevicePointer*, std::size_t, void*);
+  int (*MemAllocFromPoolAsync)(DevicePointer*, std::size_t, void*, void*);
   int (*MemFreeAsync)(DevicePointer, void*);
+  int (*MemPoolCreate)(void**, const MemoryPoolProperties*);
+  int (*MemPoolSetAttribute)(void*, int, void*);
+  int (*MemAlloc)(DevicePointer*, std::size_t);
+  int (*MemFree)(DevicePointer);
+  int (*MemcpyHtoD)(DevicePointer, const void*, std::size_t);
+  int (*MemcpyDtoH)(void*, DevicePointer, std::size_t);
+  int (*StreamSynchronize)(void*);
 
   // Ok if `code` is 0, else an error that names the call and says what CUDA says.
   [[nodiscard]] Status check(int code, std::string_view call) const;
@@ -73,6 +96,7 @@ struct DeviceInfo {
   int compute_major = 0;
   int compute_minor = 0;
   void* context = nullptr;  // the primary one, retained for the life of the process
+  void* pool = nullptr;     // CUmemoryPool for scratch of calls that bring no workspace
 };
 
 // Device `ordinal`, looked up once. An error if it does not exist or is not of compute

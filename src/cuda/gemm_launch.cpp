@@ -6,32 +6,35 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <string>
+#include <vector>
 
 #include "cuda/jit/gemm_source.hpp"
 #include "cuda/jit/loaded_kernel.hpp"
 #include "cuda/launch/tensor_map.hpp"
+#include "kernels/contract/finish_output_params.hpp"
 #include "kernels/contract/gemm_params.hpp"
 #include "kernels/contract/rasterization.hpp"
-#include "kernels/contract/smem_bytes.hpp"
+#include "kernels/contract/repack_params.hpp"
 #include "kernels/contract/stage_scales_params.hpp"
-#include "naming/kernel_name.hpp"
 
 namespace octavo::cuda {
 namespace {
 
-// Memory for staged scales: the caller's workspace, or the stream's pool for the time of the call.
+// The workspace: the caller's, or memory of the device's pool for the time of the call.
 class Scratch {
  public:
-  Scratch(const Driver& api, const Execution& execution) : api_(api), execution_(execution) {}
+  Scratch(const Driver& api, const DeviceInfo& device, const Execution& execution)
+      : api_(api), device_(device), execution_(execution) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() {
     if (own_ != 0) (void)api_.MemFreeAsync(own_, execution_.stream);
   }
 
-  Result<std::byte*> get(std::size_t bytes) {
-    if (bytes == 0) return static_cast<std::byte*>(nullptr);
+  Status reserve(std::size_t bytes) {
+    if (bytes == 0) return Ok{};
     if (execution_.workspace != nullptr) {
       if (execution_.workspace_bytes < bytes) {
         return Error(ErrorCode::kInvalidArgument,
@@ -39,33 +42,37 @@ class Scratch {
                                  "workspace_bytes(), or pass null to let the back end allocate.",
                                  execution_.workspace_bytes, bytes));
       }
-      return static_cast<std::byte*>(execution_.workspace);
+      const auto address = reinterpret_cast<std::uintptr_t>(execution_.workspace);
+      if (address % kWorkspaceAlignment != 0) {
+        return Error(ErrorCode::kInvalidArgument,
+                     fmt::format("gemm: the workspace begins {} bytes past a multiple of {}; "
+                                 "kernels read it in vectors. Align it.",
+                                 address % kWorkspaceAlignment, kWorkspaceAlignment));
+      }
+      next_ = static_cast<std::byte*>(execution_.workspace);
+      return Ok{};
     }
-    if (Status s =
-            api_.check(api_.MemAllocAsync(&own_, bytes, execution_.stream), "cuMemAllocAsync");
-        !s.ok()) {
-      return s.error();
-    }
+    const int code = api_.MemAllocFromPoolAsync(&own_, bytes, device_.pool, execution_.stream);
+    if (Status s = api_.check(code, "cuMemAllocFromPoolAsync"); !s.ok()) return s;
     // A device address has no other form than this integer.
-    return reinterpret_cast<std::byte*>(own_);  // NOLINT(performance-no-int-to-ptr)
+    next_ = reinterpret_cast<std::byte*>(own_);  // NOLINT(performance-no-int-to-ptr)
+    return Ok{};
+  }
+
+  // The next part of what was reserved.
+  std::byte* take(std::size_t bytes) {
+    std::byte* part = next_;
+    if (next_ != nullptr) next_ += bytes;
+    return part;
   }
 
  private:
   const Driver& api_;
+  const DeviceInfo& device_;
   const Execution& execution_;
   DevicePointer own_ = 0;
+  std::byte* next_ = nullptr;
 };
-
-template <typename Params>
-Status launch(const Driver& api, void* function, unsigned grid, unsigned block,
-              unsigned shared_bytes, unsigned cluster, void* stream, Params& params) {
-  LaunchAttribute attribute{};
-  attribute.id = kClusterDimension;
-  attribute.cluster = {cluster, 1, 1};
-  LaunchConfig config{{grid, 1, 1}, {block, 1, 1}, shared_bytes, stream, &attribute, 1};
-  void* arguments[] = {&params};
-  return api.check(api.LaunchKernelEx(&config, function, arguments, nullptr), "cuLaunchKernelEx");
-}
 
 const std::byte* offset(const TensorView& view, std::int64_t elements) {
   return static_cast<const std::byte*>(view.data) + elements * size_bytes(view.dtype);
@@ -84,133 +91,313 @@ TensorView matrix_of(const TensorView& view, bool batched, std::int64_t index) {
   return one;
 }
 
+// An FP8 operand as the kernel reads it: K-major, every matrix of the batch at batch_stride.
+struct Operand {
+  const std::byte* data;
+  DType dtype;
+  std::int64_t rows;
+  std::int64_t k;
+  std::int64_t row_stride;
+  std::int64_t batch_stride;
+};
+
 struct StagedScale {
   const float* data;
   std::int64_t stride;
 };
 
-// The scales of one matrix as the kernel reads them, [rows, cols] of it staged into `to` if the
-// plan says so. `transposes`: the kernel's rows are the tensor's columns.
-Result<StagedScale> stage(const DeviceInfo& device, const Driver& api, void* stream,
-                          const TensorView& scale, ScalePath path, std::int64_t staged_stride,
-                          bool transposes, float* to) {
-  const std::int64_t row_stride = scale.strides[0];
-  const std::int64_t col_stride = scale.rank > 1 ? scale.strides[1] : 0;
-  if (path == ScalePath::kDirect) {
-    return StagedScale{static_cast<const float*>(scale.data), transposes ? col_stride : row_stride};
+// Puts the kernels of one call on its stream.
+class Launcher {
+ public:
+  Launcher(const DeviceInfo& device, const GemmProblem& problem, const Execution& execution,
+           const PreparedGemm& prepared)
+      : api_(driver().value()),
+        device_(device),
+        problem_(problem),
+        execution_(execution),
+        prepared_(prepared),
+        plan_(prepared.plan),
+        batched_(problem.a.rank == 3),
+        batch_(batched_ ? problem.a.shape[0] : 1) {}
+
+  Status run() {
+    if (plan_.work == GemmWork::kNothing) return Ok{};
+    if (Status s = load_kernels(); !s.ok()) return s;
+    const ContextScope scope(api_, device_.context);
+    if (plan_.work == GemmWork::kEpilogue) {
+      for (std::int64_t i = 0; i < batch_; ++i) {
+        if (Status s = finish(i, nullptr); !s.ok()) return s;
+      }
+      return Ok{};
+    }
+    Scratch scratch(api_, device_, execution_);
+    if (Status s = scratch.reserve(plan_.workspace_bytes()); !s.ok()) return s;
+    std::byte* const a_memory = scratch.take(plan_.a.bytes);
+    std::byte* const b_memory = scratch.take(plan_.b.bytes);
+    std::byte* const a_scales = scratch.take(plan_.a_scale.bytes);
+    std::byte* const b_scales = scratch.take(plan_.b_scale.bytes);
+    auto* const sums = reinterpret_cast<float*>(scratch.take(plan_.sums_bytes));
+    const Result<Operand> a = operand(problem_.a, plan_.a, a_memory);
+    if (!a.ok()) return a.error();
+    const Result<Operand> b = operand(problem_.b, plan_.b, b_memory);
+    if (!b.ok()) return b.error();
+    for (std::int64_t i = 0; i < batch_; ++i) {
+      GemmParams params{};
+      if (Status s = set_scales(i, reinterpret_cast<float*>(a_scales),
+                                reinterpret_cast<float*>(b_scales), params);
+          !s.ok()) {
+        return s;
+      }
+      if (Status s = multiply(i, a.value(), b.value(), sums, params); !s.ok()) return s;
+      if (plan_.output == OutputPath::kFinished) {
+        if (Status s = finish(i, sums); !s.ok()) return s;
+      }
+    }
+    return Ok{};
   }
-  const std::int64_t num_cols = scale.rank > 1 ? scale.shape[1] : 1;
-  StageScalesParams params{};
-  params.from = scale.data;
-  params.to = to;
-  params.rows = transposes ? num_cols : scale.shape[0];
-  params.cols = transposes ? scale.shape[0] : num_cols;
-  params.from_row_stride = transposes ? col_stride : row_stride;
-  params.from_col_stride = transposes ? row_stride : col_stride;
-  params.to_row_stride = staged_stride;
-  params.from_is_ue8m0 = scale.dtype == DType::kUE8M0 ? 1 : 0;
-  Result<void*> function = loaded_kernel(device, kStageScalesEntry, stage_scales_source, 0);
-  if (!function.ok()) return function.error();
-  constexpr std::int64_t kMaxBlocks = 1024;
-  const std::int64_t blocks = std::clamp<std::int64_t>(
-      (params.rows * params.cols + kStageScalesThreads - 1) / kStageScalesThreads, 1, kMaxBlocks);
-  if (Status s = launch(api, function.value(), static_cast<unsigned>(blocks), kStageScalesThreads,
-                        0, 1, stream, params);
-      !s.ok()) {
-    return s.error();
-  }
-  return StagedScale{to, staged_stride};
-}
 
-}  // namespace
-
-Status launch_gemm(const DeviceInfo& device, const GemmProblem& problem, const Execution& execution,
-                   const GemmPlan& plan) {
-  const Driver& api = driver().value();
-  const GemmConfig& config = plan.config;
-  const bool batched = problem.a.rank == 3;
-  const std::int64_t batch = batched ? problem.a.shape[0] : 1;
-  const GemmSharedMemory shared = gemm_shared_memory(config);
-  Result<void*> function = loaded_kernel(
-      device, kernel_name(config), [&] { return gemm_source(config); }, shared.total_bytes);
-  if (!function.ok()) return function.error();
-  const ContextScope scope(api, device.context);
-  Scratch scratch(api, execution);
-  const Result<std::byte*> memory = scratch.get(plan.workspace_bytes());
-  if (!memory.ok()) return memory.error();
-
-  for (std::int64_t i = 0; i < batch; ++i) {
-    const TensorView a = matrix_of(problem.a, batched, i);
-    const TensorView b = matrix_of(problem.b, batched, i);
-    const TensorView d = matrix_of(problem.d, batched, i);
-    GemmParams params{};
-    params.m = static_cast<int>(a.shape[0]);
-    params.n = static_cast<int>(b.shape[0]);
-    params.k = static_cast<int>(a.shape[1]);
-    if (params.m == 0 || params.n == 0) return Ok{};
-    // The stride of a single row may be anything; TMA asks for a multiple of 16 bytes.
-    constexpr std::int64_t kAnyStride = 16;
-    const auto map = [&](const TensorView& view, int box_rows) {
-      return make_tensor_map(
-          api, {view.data, view.dtype, view.shape[0], view.shape[1],
-                view.shape[0] == 1 ? (view.shape[1] + kAnyStride - 1) / kAnyStride * kAnyStride
-                                   : view.strides[0],
-                box_rows});
+ private:
+  // Every kernel of the call, those that must be compiled all at once.
+  Status load_kernels() {
+    if (prepared_.function.load(std::memory_order_acquire) != nullptr) return Ok{};
+    std::vector<std::future<Result<void*>>> small;
+    const auto start = [&](const char* entry, KernelSource (*source)()) {
+      small.push_back(std::async(std::launch::async, [this, entry, source] {
+        return loaded_kernel(device_, entry, source, 0);
+      }));
     };
-    Result<TensorMap> a_map = map(a, config.tile_m / config.cluster_n);
+    if (plan_.a.path == OperandPath::kRepacked || plan_.b.path == OperandPath::kRepacked) {
+      start(kRepackOperandEntry, repack_operand_source);
+    }
+    if (plan_.a_scale.path == ScalePath::kStaged || plan_.b_scale.path == ScalePath::kStaged) {
+      start(kStageScalesEntry, stage_scales_source);
+    }
+    const bool multiplies = plan_.work == GemmWork::kProduct;
+    if (multiplies && plan_.output == OutputPath::kFinished) {
+      start(kFinishOutputEntry, finish_output_source);
+    }
+    Result<void*> function = loaded_kernel(
+        device_, prepared_.kernel,
+        [&] { return multiplies ? gemm_source(plan_.config) : finish_output_source(); },
+        prepared_.shared_bytes);
+    for (std::future<Result<void*>>& kernel : small) {
+      Result<void*> loaded = kernel.get();
+      if (function.ok() && !loaded.ok()) function = std::move(loaded);
+    }
+    if (!function.ok()) return function.error();
+    prepared_.function.store(function.value(), std::memory_order_release);
+    return Ok{};
+  }
+
+  template <typename Params>
+  Status launch(void* function, std::int64_t grid, int block, int shared_bytes, int cluster,
+                Params& params) const {
+    LaunchAttribute attribute{};
+    attribute.id = kClusterDimension;
+    attribute.cluster = {static_cast<unsigned>(cluster), 1, 1};
+    LaunchConfig config{{static_cast<unsigned>(grid), 1, 1},
+                        {static_cast<unsigned>(block), 1, 1},
+                        static_cast<unsigned>(shared_bytes),
+                        execution_.stream,
+                        &attribute,
+                        1};
+    void* arguments[] = {&params};
+    return api_.check(api_.LaunchKernelEx(&config, function, arguments, nullptr),
+                      "cuLaunchKernelEx");
+  }
+
+  // A small kernel whose thread blocks take `tiles` pieces of work in turn.
+  template <typename Params>
+  Status launch_small(const char* entry, KernelSource (*source)(), std::int64_t tiles, int block,
+                      Params& params) const {
+    const Result<void*> function = loaded_kernel(device_, entry, source, 0);
+    if (!function.ok()) return function.error();
+    // More than run at once: the last ones to finish are then short.
+    constexpr std::int64_t kBlocksPerMultiprocessor = 16;
+    const std::int64_t grid =
+        std::clamp<std::int64_t>(tiles, 1, kBlocksPerMultiprocessor * device_.num_multiprocessors);
+    return launch(function.value(), grid, block, 0, 1, params);
+  }
+
+  // An operand in place, or copied to `memory`.
+  Result<Operand> operand(const TensorView& view, const OperandPlan& plan,
+                          std::byte* memory) const {
+    const auto row = static_cast<std::size_t>(view.rank - 2);
+    Operand result{static_cast<const std::byte*>(view.data),
+                   view.dtype,
+                   view.shape[row],
+                   view.shape[row + 1],
+                   view.strides[row],
+                   batched_ ? view.strides[0] : 0};
+    if (plan.path == OperandPath::kDirect) {
+      // The stride of a single row may be anything; TMA asks for a multiple of 16 bytes.
+      if (result.rows == 1) {
+        result.row_stride = (result.k + kRepackAlignment - 1) / kRepackAlignment * kRepackAlignment;
+      }
+      return result;
+    }
+    RepackParams params{};
+    params.from = view.data;
+    params.to = memory;
+    params.batch = plan.num_copies;
+    params.rows = result.rows;
+    params.k = result.k;
+    params.from_batch_stride = result.batch_stride;
+    params.from_row_stride = result.row_stride;
+    params.from_k_stride = view.strides[row + 1];
+    params.to_batch_stride = plan.batch_stride;
+    params.to_row_stride = plan.row_stride;
+    params.layout = plan.from;
+    if (Status s = launch_small(kRepackOperandEntry, repack_operand_source,
+                                num_repack_tiles(params), kRepackThreads, params);
+        !s.ok()) {
+      return s.error();
+    }
+    result.data = memory;
+    result.row_stride = plan.row_stride;
+    result.batch_stride = plan.batch_stride;
+    return result;
+  }
+
+  // The scales of one matrix as the kernel reads them, copied to `to` if the plan says so.
+  // `transposes`: the kernel's rows are the tensor's columns.
+  Result<StagedScale> stage(const TensorView& scale, const ScalePlan& plan, bool transposes,
+                            float* to) const {
+    const std::int64_t row_stride = scale.strides[0];
+    const std::int64_t col_stride = scale.rank > 1 ? scale.strides[1] : 0;
+    if (plan.path == ScalePath::kDirect) {
+      return StagedScale{static_cast<const float*>(scale.data),
+                         transposes ? col_stride : row_stride};
+    }
+    const std::int64_t num_cols = scale.rank > 1 ? scale.shape[1] : 1;
+    StageScalesParams params{};
+    params.from = scale.data;
+    params.to = to;
+    params.rows = transposes ? num_cols : scale.shape[0];
+    params.cols = transposes ? scale.shape[0] : num_cols;
+    params.from_row_stride = transposes ? col_stride : row_stride;
+    params.from_col_stride = transposes ? row_stride : col_stride;
+    params.to_row_stride = plan.row_stride;
+    params.from_is_ue8m0 = scale.dtype == DType::kUE8M0 ? 1 : 0;
+    const std::int64_t tiles =
+        (params.rows * params.cols + kStageScalesThreads - 1) / kStageScalesThreads;
+    if (Status s = launch_small(kStageScalesEntry, stage_scales_source, tiles, kStageScalesThreads,
+                                params);
+        !s.ok()) {
+      return s.error();
+    }
+    return StagedScale{to, plan.row_stride};
+  }
+
+  Status set_scales(std::int64_t index, float* a_memory, float* b_memory,
+                    GemmParams& params) const {
+    if (problem_.recipe == ScaleRecipe::kNone) return Ok{};
+    const bool blocks = is_block_scaled(problem_.recipe);
+    const bool by_column = problem_.recipe == ScaleRecipe::kBlock1d;
+    const Result<StagedScale> a_scale =
+        stage(matrix_of(problem_.a_scale, batched_, index), plan_.a_scale, blocks,
+              a_memory + index * plan_.a_scale.batch_stride);
+    if (!a_scale.ok()) return a_scale.error();
+    const Result<StagedScale> b_scale =
+        stage(matrix_of(problem_.b_scale, batched_, index), plan_.b_scale, by_column,
+              b_memory + index * plan_.b_scale.batch_stride);
+    if (!b_scale.ok()) return b_scale.error();
+    params.a_scale = a_scale.value().data;
+    params.b_scale = b_scale.value().data;
+    const bool one_scale = problem_.recipe == ScaleRecipe::kTensor;
+    params.a_scale_stride = one_scale ? 0 : a_scale.value().stride;
+    params.b_scale_stride = one_scale ? 0 : b_scale.value().stride;
+    return Ok{};
+  }
+
+  // One matrix's product, to D or to `sums`. `params` has its scales.
+  Status multiply(std::int64_t index, const Operand& a, const Operand& b, float* sums,
+                  GemmParams& params) const {
+    const GemmConfig& config = plan_.config;
+    params.m = static_cast<int>(a.rows);
+    params.n = static_cast<int>(b.rows);
+    params.k = static_cast<int>(a.k);
+    const auto map = [&](const Operand& operand, int box_rows) {
+      return make_tensor_map(api_, {operand.data + index * operand.batch_stride, operand.dtype,
+                                    operand.rows, operand.k, operand.row_stride, box_rows});
+    };
+    const Result<TensorMap> a_map = map(a, config.tile_m / config.cluster_n);
     if (!a_map.ok()) return a_map.error();
-    Result<TensorMap> b_map = map(b, config.tile_n / config.cluster_m);
+    const Result<TensorMap> b_map = map(b, config.tile_n / config.cluster_m);
     if (!b_map.ok()) return b_map.error();
     params.a = a_map.value();
     params.b = b_map.value();
-    params.stores_directly = plan.stores_directly ? 1 : 0;
-    if (!plan.stores_directly) {
-      Result<TensorMap> d_map = map(d, kWarpGroupRows);
+
+    const TensorView d = matrix_of(problem_.d, batched_, index);
+    const bool to_sums = plan_.output == OutputPath::kFinished;
+    params.output = to_sums ? sums : const_cast<void*>(d.data);
+    params.output_stride = to_sums ? plan_.sums_stride : d.strides[0];
+    params.stores_directly = plan_.stores_directly ? 1 : 0;
+    if (!plan_.stores_directly) {
+      // As for operands: a single row's stride may be anything.
+      constexpr std::int64_t kAnyStride = 16;
+      const std::int64_t stride = params.m == 1
+                                      ? (params.n + kAnyStride - 1) / kAnyStride * kAnyStride
+                                      : params.output_stride;
+      const Result<TensorMap> d_map = make_tensor_map(
+          api_, {params.output, config.d, params.m, params.n, stride, kWarpGroupRows});
       if (!d_map.ok()) return d_map.error();
       params.d = d_map.value();
     }
-    params.output = const_cast<void*>(d.data);
-    params.output_stride = d.strides[0];
-    if (problem.recipe != ScaleRecipe::kNone) {
-      const bool blocks = is_block_scaled(problem.recipe);
-      const bool by_column = problem.recipe == ScaleRecipe::kBlock1d;
-      std::byte* a_memory =
-          memory.value() + i * static_cast<std::int64_t>(plan.a_scale_bytes) / batch;
-      std::byte* b_memory = memory.value() + plan.a_scale_bytes +
-                            i * static_cast<std::int64_t>(plan.b_scale_bytes) / batch;
-      Result<StagedScale> a_scale =
-          stage(device, api, execution.stream, matrix_of(problem.a_scale, batched, i), plan.a_scale,
-                plan.a_scale_stride, blocks, reinterpret_cast<float*>(a_memory));
-      if (!a_scale.ok()) return a_scale.error();
-      Result<StagedScale> b_scale =
-          stage(device, api, execution.stream, matrix_of(problem.b_scale, batched, i), plan.b_scale,
-                plan.b_scale_stride, by_column, reinterpret_cast<float*>(b_memory));
-      if (!b_scale.ok()) return b_scale.error();
-      params.a_scale = a_scale.value().data;
-      params.b_scale = b_scale.value().data;
-      const bool one_scale = problem.recipe == ScaleRecipe::kTensor;
-      params.a_scale_stride = one_scale ? 0 : a_scale.value().stride;
-      params.b_scale_stride = one_scale ? 0 : b_scale.value().stride;
-    }
-    if (problem.bias.present()) {
-      params.bias = problem.bias.data;
-      params.bias_stride = problem.bias.strides[0];
-      params.bias_dtype = static_cast<unsigned char>(problem.bias.dtype);
+    if (config.has_bias) {
+      params.bias = problem_.bias.data;
+      params.bias_stride = problem_.bias.strides[0];
+      params.bias_dtype = static_cast<unsigned char>(problem_.bias.dtype);
     }
     const int cluster = config.cluster_m * config.cluster_n;
     const int clusters = rasterization(params.m, params.n, config.tile_m, config.tile_n,
                                        config.cluster_m, config.cluster_n, config.raster_group_m)
                              .num_clusters();
-    const int grid = cluster * std::min(clusters, device.num_multiprocessors / cluster);
-    if (Status s = launch(api, function.value(), static_cast<unsigned>(grid),
-                          static_cast<unsigned>(num_threads(config)),
-                          static_cast<unsigned>(shared.total_bytes), static_cast<unsigned>(cluster),
-                          execution.stream, params);
-        !s.ok()) {
-      return s;
-    }
+    const int grid = cluster * std::min(clusters, device_.num_multiprocessors / cluster);
+    return launch(prepared_.function.load(std::memory_order_acquire), grid, num_threads(config),
+                  prepared_.shared_bytes, cluster, params);
   }
-  return Ok{};
+
+  // One matrix of D from its sums; null where K is 0.
+  Status finish(std::int64_t index, const float* sums) const {
+    const TensorView d = matrix_of(problem_.d, batched_, index);
+    FinishOutputParams params{};
+    params.sums = sums;
+    params.sums_stride = plan_.sums_stride;
+    params.output = const_cast<void*>(d.data);
+    params.m = d.shape[0];
+    params.n = d.shape[1];
+    params.output_row_stride = d.strides[0];
+    params.output_col_stride = d.strides[1];
+    if (problem_.bias.present()) {
+      params.bias = problem_.bias.data;
+      params.bias_stride = problem_.bias.strides[0];
+      params.bias_dtype = static_cast<unsigned char>(problem_.bias.dtype);
+    }
+    params.output_scale = static_cast<const float*>(problem_.d_scale.data);
+    params.output_dtype = static_cast<unsigned char>(d.dtype);
+    params.accumulates = problem_.output_mode == OutputMode::kAccumulate ? 1 : 0;
+    const auto magnitude = [](std::int64_t stride) { return stride < 0 ? -stride : stride; };
+    params.down_columns = magnitude(d.strides[0]) < magnitude(d.strides[1]) ? 1 : 0;
+    return launch_small(kFinishOutputEntry, finish_output_source, num_finish_tiles(params),
+                        kFinishThreads, params);
+  }
+
+  const Driver& api_;
+  const DeviceInfo& device_;
+  const GemmProblem& problem_;
+  const Execution& execution_;
+  const PreparedGemm& prepared_;
+  const GemmPlan& plan_;
+  bool batched_;
+  std::int64_t batch_;
+};
+
+}  // namespace
+
+Status launch_gemm(const DeviceInfo& device, const GemmProblem& problem, const Execution& execution,
+                   const PreparedGemm& prepared) {
+  return Launcher(device, problem, execution, prepared).run();
 }
 
 }  // namespace octavo::cuda

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/contract/finish_output_params.hpp"
+#include "kernels/contract/repack_params.hpp"
 #include "naming/kernel_name.hpp"
 
 namespace octavo {
@@ -22,6 +24,16 @@ std::string config_text(const GemmConfig& config) {
       config.has_bias);
 }
 
+// The entry around kernels/gemm/<function>.cuh.
+KernelSource small_kernel_source(const char* entry, const char* function, const char* params,
+                                 unsigned threads) {
+  return {entry, fmt::format("#include \"kernels/gemm/{1}.cuh\"\n"
+                             "extern \"C\" __global__ void __launch_bounds__({3})\n"
+                             "{0}(const __grid_constant__ octavo::{2} params) {{\n"
+                             "  octavo::{1}(params);\n}}\n",
+                             entry, function, params, threads)};
+}
+
 }  // namespace
 
 KernelSource gemm_source(const GemmConfig& config) {
@@ -36,12 +48,17 @@ KernelSource gemm_source(const GemmConfig& config) {
 }
 
 KernelSource stage_scales_source() {
-  return {kStageScalesEntry,
-          fmt::format("#include \"kernels/gemm/stage_scales.cuh\"\n"
-                      "extern \"C\" __global__ void __launch_bounds__({})\n"
-                      "{}(const __grid_constant__ octavo::StageScalesParams params) {{\n"
-                      "  octavo::stage_scales(params);\n}}\n",
-                      kStageScalesThreads, kStageScalesEntry)};
+  return small_kernel_source(kStageScalesEntry, "stage_scales", "StageScalesParams",
+                             kStageScalesThreads);
+}
+
+KernelSource repack_operand_source() {
+  return small_kernel_source(kRepackOperandEntry, "repack_operand", "RepackParams", kRepackThreads);
+}
+
+KernelSource finish_output_source() {
+  return small_kernel_source(kFinishOutputEntry, "finish_output", "FinishOutputParams",
+                             kFinishThreads);
 }
 
 }  // namespace octavo

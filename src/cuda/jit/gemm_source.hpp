@@ -10,8 +10,15 @@ namespace octavo {
 
 [[nodiscard]] KernelSource gemm_source(const GemmConfig& config);
 
+// Small kernels around a product: entry, threads of a block, source.
 inline constexpr const char* kStageScalesEntry = "octavo_stage_scales";
 inline constexpr unsigned kStageScalesThreads = 256;
 [[nodiscard]] KernelSource stage_scales_source();
+
+inline constexpr const char* kRepackOperandEntry = "octavo_repack_operand";
+[[nodiscard]] KernelSource repack_operand_source();
+
+inline constexpr const char* kFinishOutputEntry = "octavo_finish_output";
+[[nodiscard]] KernelSource finish_output_source();
 
 }  // namespace octavo

@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "cuda/jit/cubin_cache.hpp"
@@ -62,19 +64,22 @@ Result<void*> load(const DeviceInfo& device, const KernelSource& source, int sha
 
 Result<void*> loaded_kernel(const DeviceInfo& device, const std::string& entry,
                             const std::function<KernelSource()>& make_source, int shared_bytes) {
-  static std::mutex mutex;
-  static std::map<std::pair<int, std::string>, void*> loaded;
-  const std::pair<int, std::string> key(device.ordinal, entry);
+  // PERF: every launch passes here: readers do not wait for each other.
+  static std::shared_mutex mutex;
+  static std::map<int, std::unordered_map<std::string, void*>> loaded;  // by device, then entry
   {
-    const std::scoped_lock lock(mutex);
-    if (const auto found = loaded.find(key); found != loaded.end()) return found->second;
+    const std::shared_lock lock(mutex);
+    if (const auto of_device = loaded.find(device.ordinal); of_device != loaded.end()) {
+      const auto found = of_device->second.find(entry);
+      if (found != of_device->second.end()) return found->second;
+    }
   }
   // Compiling takes a while and must not keep other kernels waiting. Two threads that load one
   // kernel at once both get a working function; the first one is kept.
   Result<void*> function = load(device, make_source(), shared_bytes);
   if (!function.ok()) return function.error();
   const std::scoped_lock lock(mutex);
-  return loaded.emplace(key, function.value()).first->second;
+  return loaded[device.ordinal].emplace(entry, function.value()).first->second;
 }
 
 }  // namespace octavo::cuda

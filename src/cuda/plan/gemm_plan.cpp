@@ -46,21 +46,70 @@ std::int64_t col_stride(const TensorView& view) {
 bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
 
 void refuse_operand(const char* name, const TensorView& view, std::vector<Reason>& reasons) {
-  if (!is_fp8(view.dtype)) {
-    reasons.push_back({"dtype", name, to_string(view.dtype), "e4m3 or e5m2"});
-    return;
-  }
-  // FP8 wgmma reads rows of 16-byte units, contiguous along K (PTX ISA, "wgmma", matrix layouts).
+  if (is_fp8(view.dtype)) return;
+  reasons.push_back({"dtype", name, to_string(view.dtype),
+                     "e4m3 or e5m2: the \"cuda\" back end multiplies FP8 operands only"});
+}
+
+// What a kernel's launch adds to the time of the work before it, and what moves bytes from memory
+// to memory on an H200 (bytes read and written; nominal 4.8 TB/s).
+constexpr double kLaunchMicroseconds = 2;
+constexpr double kCopyBytesPerMicrosecond = 3.5e6;
+// Of an H200 under the load of a product (docs/experiments.md).
+constexpr double kCyclesPerMicrosecond = 1500;
+
+double copy_microseconds(double bytes) {
+  return kLaunchMicroseconds + bytes / kCopyBytesPerMicrosecond;
+}
+
+// Whether TMA and wgmma read the operand where it is: contiguous along K, every row at a multiple
+// of 16 bytes. K itself may be anything: what lies behind it arrives as zeros.
+bool reads_operand_in_place(const TensorView& view) {
+  constexpr std::int64_t kMaxTmaStride = std::int64_t{1} << 40;  // bytes
   const std::int64_t stride = row_stride(view);
   const bool one_row = view.shape[static_cast<std::size_t>(view.rank - 2)] == 1;
-  if (col_stride(view) != 1 || !aligned(view.data) ||
-      (!one_row && (stride <= 0 || stride % 16 != 0)) ||
-      (view.rank == 3 && view.strides[0] % 16 != 0)) {
-    reasons.push_back({"layout", name,
-                       fmt::format("strides [{}, {}], address {} mod 16", stride, col_stride(view),
-                                   reinterpret_cast<std::uintptr_t>(view.data) % 16),
-                       "contiguous along K, every row at a multiple of 16 bytes"});
+  const std::int64_t k = view.shape[static_cast<std::size_t>(view.rank - 1)];
+  return aligned(view.data) && (k == 1 || col_stride(view) == 1) &&
+         (one_row || (stride >= k && stride % kRepackAlignment == 0 && stride < kMaxTmaStride)) &&
+         (view.rank == 2 || view.shape[0] == 1 || view.strides[0] % kRepackAlignment == 0);
+}
+
+OperandPlan plan_operand(const TensorView& view) {
+  OperandPlan plan;
+  if (reads_operand_in_place(view)) return plan;
+  const std::int64_t rows = view.shape[static_cast<std::size_t>(view.rank - 2)];
+  const std::int64_t k = view.shape[static_cast<std::size_t>(view.rank - 1)];
+  plan.path = OperandPath::kRepacked;
+  if (k > 1 && col_stride(view) == 1) {
+    plan.from = RepackFrom::kRows;
+  } else if (rows > 1 && row_stride(view) == 1) {
+    plan.from = RepackFrom::kColumns;
+  } else {
+    plan.from = RepackFrom::kAny;
   }
+  plan.row_stride = round_up(k, kRepackAlignment);
+  const bool is_shared = view.rank == 2 || view.strides[0] == 0;
+  plan.num_copies = is_shared ? 1 : view.shape[0];
+  plan.batch_stride = is_shared ? 0 : rows * plan.row_stride;
+  plan.bytes = static_cast<std::size_t>(plan.num_copies * rows * plan.row_stride);
+  plan.microseconds =
+      copy_microseconds(static_cast<double>(plan.num_copies) * static_cast<double>(rows) *
+                        static_cast<double>(k + plan.row_stride));
+  return plan;
+}
+
+ScalePlan staged_scale(std::int64_t batch, std::int64_t rows, std::int64_t row_stride) {
+  constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
+  return {ScalePath::kStaged, row_stride, rows * row_stride,
+          static_cast<std::size_t>(batch * rows * row_stride * kFloatBytes)};
+}
+
+// Whether a kernel of its own writes D: FP8, or elements of a row that are not adjacent. (The
+// stride of a dimension of one element may be anything.)
+bool finishes_apart(const GemmProblem& problem) {
+  const Extents e = extents_of(problem);
+  return is_fp8(problem.d.dtype) || (e.n > 1 && col_stride(problem.d) != 1) ||
+         (e.m > 1 && row_stride(problem.d) < 0);
 }
 
 // Whether the kernel reads the tensor in place: F32, rows contiguous and at multiples of 16 bytes.
@@ -71,7 +120,8 @@ bool reads_in_place(const TensorView& scale, bool rows_are_k_blocks) {
   const std::int64_t outer = rows_are_k_blocks ? col_stride(scale) : row_stride(scale);
   const auto length =
       scale.shape[static_cast<std::size_t>(scale.rank - (rows_are_k_blocks ? 2 : 1))];
-  return inner == 1 && outer % kScaleAlignment == 0 && outer >= length;
+  // The stride of a single row or column of scales may be anything.
+  return (inner == 1 || length == 1) && outer % kScaleAlignment == 0 && outer >= length;
 }
 
 }  // namespace
@@ -88,19 +138,11 @@ std::vector<Reason> gemm_refusals(const GemmProblem& problem, const Execution& e
   }
   refuse_operand("a", problem.a, reasons);
   refuse_operand("b", problem.b, reasons);
-  if (is_fp8(problem.d.dtype)) {
-    reasons.push_back({"dtype", "d", to_string(problem.d.dtype), "bf16, f16 or f32"});
-  }
-  if (col_stride(problem.d) != 1 || row_stride(problem.d) < 0) {
-    reasons.push_back({"layout", "d", fmt::format("column stride {}", col_stride(problem.d)),
-                       "contiguous along N"});
-  }
   if (problem.num_splits != 1) {
-    reasons.push_back(
-        {"numerics", "num_splits", std::to_string(problem.num_splits), "1 in this version"});
+    reasons.push_back({"numerics", "num_splits", std::to_string(problem.num_splits),
+                       "1: this version's kernels add all of K in one piece"});
   }
   const Extents e = extents_of(problem);
-  if (e.k == 0) reasons.push_back({"layout", "a", "K=0", "K of at least 1"});
   constexpr std::int64_t kMaxExtent = std::numeric_limits<std::int32_t>::max() - 1024;
   if (std::max({e.m, e.n, e.k}) > kMaxExtent) {
     reasons.push_back({"layout", "a", fmt::format("M={}, N={}, K={}", e.m, e.n, e.k),
@@ -111,15 +153,16 @@ std::vector<Reason> gemm_refusals(const GemmProblem& problem, const Execution& e
 
 std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_multiprocessors) {
   const Extents e = extents_of(problem);
+  const bool is_finished = finishes_apart(problem);
   GemmConfig base;
   base.a = problem.a.dtype;
   base.b = problem.b.dtype;
-  base.d = problem.d.dtype;
+  base.d = is_finished ? DType::kF32 : problem.d.dtype;
   base.recipe = problem.recipe;
   base.sum =
       problem.accumulation == Accumulation::kFast ? MainloopSum::kFast : MainloopSum::kPromoted;
-  base.accumulates = problem.output_mode == OutputMode::kAccumulate;
-  base.has_bias = problem.bias.present();
+  base.accumulates = !is_finished && problem.output_mode == OutputMode::kAccumulate;
+  base.has_bias = !is_finished && problem.bias.present();
 
   // PERF: share of the tensor pipe that a tile sustains, from the sweeps in docs/experiments.md: a
   // narrow tile moves more bytes for each product, a single block loads B for itself.
@@ -169,40 +212,65 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
 GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors) {
   const Extents e = extents_of(problem);
   GemmPlan plan;
-  plan.config = gemm_candidates(problem, num_multiprocessors).front().config;
+  const bool changes_without_product =
+      problem.output_mode == OutputMode::kOverwrite || problem.bias.present();
+  if (e.batch == 0 || e.m == 0 || e.n == 0 || (e.k == 0 && !changes_without_product)) {
+    plan.work = GemmWork::kNothing;
+    return plan;
+  }
+  const auto num_outputs = static_cast<double>(e.m) * static_cast<double>(e.n);
+  const int d_bytes = size_bytes(problem.d.dtype) *
+                      (problem.output_mode == OutputMode::kAccumulate ? 2 : 1);  // read too
+  if (e.k == 0) {
+    plan.work = GemmWork::kEpilogue;
+    plan.output = OutputPath::kFinished;
+    plan.finish_microseconds =
+        static_cast<double>(e.batch) * copy_microseconds(num_outputs * d_bytes);
+    return plan;
+  }
+
+  const GemmCandidate best = gemm_candidates(problem, num_multiprocessors).front();
+  plan.config = best.config;
+  plan.product_microseconds = static_cast<double>(e.batch) *
+                              (kLaunchMicroseconds + best.estimated_cycles / kCyclesPerMicrosecond);
+  plan.a = plan_operand(problem.a);
+  plan.b = plan_operand(problem.b);
+
   const TensorView& d = problem.d;
-  plan.stores_directly = !aligned(d.data) || row_stride(d) <= 0 ||
-                         row_stride(d) * size_bytes(d.dtype) % 16 != 0 ||
-                         (d.rank == 3 && d.strides[0] * size_bytes(d.dtype) % 16 != 0);
+  if (finishes_apart(problem)) {
+    constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
+    plan.output = OutputPath::kFinished;
+    plan.sums_stride = round_up(e.n, static_cast<std::int64_t>(kWorkspaceAlignment) / kFloatBytes);
+    plan.sums_bytes = static_cast<std::size_t>(e.m * plan.sums_stride * kFloatBytes);
+    plan.finish_microseconds =
+        static_cast<double>(e.batch) *
+        copy_microseconds(num_outputs * static_cast<double>(kFloatBytes + d_bytes));
+  } else {
+    plan.stores_directly = !aligned(d.data) || row_stride(d) <= 0 ||
+                           row_stride(d) * size_bytes(d.dtype) % 16 != 0 ||
+                           (d.rank == 3 && d.strides[0] * size_bytes(d.dtype) % 16 != 0);
+  }
+
   const std::int64_t k_blocks = num_scale_blocks(e.k);
-  constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
   if (is_block_scaled(problem.recipe)) {
     if (!reads_in_place(problem.a_scale, true)) {
-      plan.a_scale = ScalePath::kStaged;
-      plan.a_scale_stride = round_up(e.m, kScaleAlignment);
-      plan.a_scale_bytes =
-          static_cast<std::size_t>(e.batch * k_blocks * plan.a_scale_stride * kFloatBytes);
+      plan.a_scale = staged_scale(e.batch, k_blocks, round_up(e.m, kScaleAlignment));
     }
     const bool by_column = problem.recipe == ScaleRecipe::kBlock1d;
     if (!reads_in_place(problem.b_scale, by_column)) {
-      plan.b_scale = ScalePath::kStaged;
-      const std::int64_t rows = by_column ? k_blocks : num_scale_blocks(e.n);
-      plan.b_scale_stride = round_up(by_column ? e.n : k_blocks, kScaleAlignment);
-      plan.b_scale_bytes =
-          static_cast<std::size_t>(e.batch * rows * plan.b_scale_stride * kFloatBytes);
+      plan.b_scale = by_column ? staged_scale(e.batch, k_blocks, round_up(e.n, kScaleAlignment))
+                               : staged_scale(e.batch, num_scale_blocks(e.n),
+                                              round_up(k_blocks, kScaleAlignment));
     }
   } else {
     // One scale a row or one in all: any stride is read in place, but UE8M0 is converted first.
-    const auto stage = [&](const TensorView& scale, ScalePath& path, std::int64_t& stride,
-                           std::size_t& bytes) {
-      if (scale.absent() || scale.dtype == DType::kF32 || e.batch == 0) return;
-      path = ScalePath::kStaged;
-      stride = 1;
-      bytes = static_cast<std::size_t>(
-          e.batch * round_up(scale.num_elements() / e.batch, kScaleAlignment) * kFloatBytes);
+    const auto plan_scale = [&](const TensorView& scale) {
+      if (scale.absent() || scale.dtype == DType::kF32) return ScalePlan{};
+      const std::int64_t count = scale.num_elements() / e.batch;
+      return staged_scale(e.batch, round_up(count, kScaleAlignment), 1);
     };
-    stage(problem.a_scale, plan.a_scale, plan.a_scale_stride, plan.a_scale_bytes);
-    stage(problem.b_scale, plan.b_scale, plan.b_scale_stride, plan.b_scale_bytes);
+    plan.a_scale = plan_scale(problem.a_scale);
+    plan.b_scale = plan_scale(problem.b_scale);
   }
   return plan;
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GEMM kernel serves a problem on a GPU, decided on the host from the problem and the number
-// of multiprocessors: no GPU is needed to plan.
+// Which kernels serve a product on a GPU, decided on the host from the problem and the number of
+// multiprocessors: no GPU is needed to plan. The plan in words: describe_plan.hpp.
 #pragma once
 
 #include <cstddef>
-#include <string>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/contract/gemm_config.hpp"
+#include "kernels/contract/repack_params.hpp"
 #include "octavo/backend.hpp"
 #include "octavo/gemm.hpp"
 
@@ -21,31 +22,82 @@ struct GemmCandidate {
   double estimated_cycles = 0;  // waves * tile_cycles
 };
 
+// What a product needs at all.
+enum class GemmWork : unsigned char {
+  kNothing,   // no output elements, or none that change
+  kEpilogue,  // K = 0: D from its old value and the bias
+  kProduct,
+};
+
+// How an operand gets to the kernel.
+enum class OperandPath : unsigned char {
+  kDirect,    // read where it is
+  kRepacked,  // copied to K-major rows of 16-byte multiples by a small kernel first
+};
+
+struct OperandPlan {
+  OperandPath path = OperandPath::kDirect;
+  RepackFrom from = RepackFrom::kRows;
+  // Of the copy, in elements, which are bytes. One copy serves a batch that shares its operand.
+  std::int64_t row_stride = 0;
+  std::int64_t batch_stride = 0;
+  std::int64_t num_copies = 0;
+  std::size_t bytes = 0;
+  double microseconds = 0;
+};
+
 // How a scale tensor gets to the kernel.
 enum class ScalePath : unsigned char {
   kDirect,  // read where it is
   kStaged,  // converted and laid out by a small kernel first
 };
 
-struct GemmPlan {
-  GemmConfig config;
-  ScalePath a_scale = ScalePath::kDirect;
-  ScalePath b_scale = ScalePath::kDirect;
-  // F32 elements between rows of a staged scale tensor, and bytes of both staged tensors together.
-  std::int64_t a_scale_stride = 0;
-  std::int64_t b_scale_stride = 0;
-  std::size_t a_scale_bytes = 0;
-  std::size_t b_scale_bytes = 0;
-  bool stores_directly = false;
+struct ScalePlan {
+  ScalePath path = ScalePath::kDirect;
+  // Of the staged tensor, in F32 elements.
+  std::int64_t row_stride = 0;
+  std::int64_t batch_stride = 0;
+  std::size_t bytes = 0;
+};
 
-  [[nodiscard]] std::size_t workspace_bytes() const { return a_scale_bytes + b_scale_bytes; }
+// How the result gets to D.
+enum class OutputPath : unsigned char {
+  kDirect,    // the product's epilogue writes it
+  kFinished,  // F32 sums in workspace, then a small kernel: FP8, or columns that are not adjacent
+};
+
+// Parts of the workspace begin at multiples of this, which is also what its address must be a
+// multiple of: the widest vector that kernels read.
+inline constexpr std::size_t kWorkspaceAlignment = 16;
+
+struct GemmPlan {
+  GemmWork work = GemmWork::kProduct;
+  GemmConfig config;  // of the product
+  OperandPlan a;
+  OperandPlan b;
+  ScalePlan a_scale;
+  ScalePlan b_scale;
+  OutputPath output = OutputPath::kDirect;
+  bool stores_directly = false;
+  // F32 sums of one matrix; the matrices of a batch take turns.
+  std::int64_t sums_stride = 0;
+  std::size_t sums_bytes = 0;
+  double finish_microseconds = 0;
+  double product_microseconds = 0;
+
+  [[nodiscard]] std::size_t workspace_bytes() const {
+    return a_scale.bytes + b_scale.bytes + a.bytes + b.bytes + sums_bytes;
+  }
+  [[nodiscard]] double microseconds() const {
+    return product_microseconds + a.microseconds + b.microseconds + finish_microseconds;
+  }
 };
 
 // Why no kernel of this version serves the problem; empty if one does. The problem is valid.
 [[nodiscard]] std::vector<Reason> gemm_refusals(const GemmProblem& problem,
                                                 const Execution& execution);
 
-// All candidates for the problem, best first.
+// All candidates for a problem whose output has elements, best first.
 [[nodiscard]] std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem,
                                                          int num_multiprocessors);
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/prepared_gemm.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "cuda/jit/gemm_source.hpp"
+#include "kernels/contract/smem_bytes.hpp"
+#include "naming/kernel_name.hpp"
+
+namespace octavo::cuda {
+namespace {
+
+// Everything that a plan depends on: shapes, strides, types, modes and how addresses are aligned,
+// not the addresses.
+class PlanKey {
+ public:
+  PlanKey(int device, const GemmProblem& problem) {
+    add(device);
+    add_view(problem.a);
+    add_view(problem.b);
+    add_view(problem.d);
+    add_view(problem.a_scale);
+    add_view(problem.b_scale);
+    add(static_cast<std::int64_t>(problem.recipe));
+    add(static_cast<std::int64_t>(problem.accumulation));
+    add(static_cast<std::int64_t>(problem.output_mode));
+    add(problem.bias.present() ? 1 : 0);
+  }
+
+  friend bool operator==(const PlanKey&, const PlanKey&) = default;
+
+  [[nodiscard]] std::size_t hash() const {
+    // PERF: four sums side by side; one would wait for its multiplication 45 times.
+    constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15U;  // 2^64 over the golden ratio
+    constexpr std::size_t kLanes = 4;
+    std::array<std::uint64_t, kLanes> lanes{1, 2, 3, 4};
+    static_assert(kWords % kLanes == 0);
+    for (std::size_t i = 0; i < kWords; i += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] = (lanes[lane] ^ static_cast<std::uint64_t>(words_[i + lane])) * kOdd;
+        lanes[lane] ^= lanes[lane] >> 32U;
+      }
+    }
+    return ((lanes[0] * kOdd ^ lanes[1]) * kOdd ^ lanes[2]) * kOdd ^ lanes[3];
+  }
+
+ private:
+  void add(std::int64_t word) { words_[count_++] = word; }
+  void add_view(const TensorView& view) {
+    constexpr std::size_t kDimensions = 3;  // a valid problem's tensors have no more
+    constexpr std::uintptr_t kAlignment = 16;
+    constexpr std::int64_t kTypes = 256;
+    constexpr std::int64_t kRanks = 8;
+    const auto offset =
+        static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data) % kAlignment);
+    add((offset * kRanks + view.rank) * kTypes + static_cast<std::int64_t>(view.dtype));
+    for (std::size_t i = 0; i < kDimensions; ++i) {
+      const bool is_there = static_cast<int>(i) < view.rank;
+      add(is_there ? view.shape[i] : 0);
+      add(is_there ? view.strides[i] : 0);
+    }
+  }
+
+  static constexpr std::size_t kWords = 40;
+  std::array<std::int64_t, kWords> words_{};
+  std::size_t count_ = 0;
+};
+
+struct HashOfKey {
+  std::size_t operator()(const PlanKey& key) const { return key.hash(); }
+};
+
+std::shared_ptr<const PreparedGemm> prepare(const DeviceInfo& device, const GemmProblem& problem) {
+  auto prepared = std::make_shared<PreparedGemm>();
+  prepared->plan = plan_gemm(problem, device.num_multiprocessors);
+  switch (prepared->plan.work) {
+    case GemmWork::kNothing: prepared->kernel = "none"; break;
+    case GemmWork::kEpilogue: prepared->kernel = kFinishOutputEntry; break;
+    case GemmWork::kProduct:
+      prepared->kernel = kernel_name(prepared->plan.config);
+      prepared->shared_bytes = gemm_shared_memory(prepared->plan.config).total_bytes;
+      break;
+  }
+  return prepared;
+}
+
+}  // namespace
+
+std::shared_ptr<const PreparedGemm> prepared_gemm(const DeviceInfo& device,
+                                                  const GemmProblem& problem) {
+  // About a kilobyte each. Prompts of all lengths would fill memory otherwise; what is dropped is
+  // planned again.
+  constexpr std::size_t kMaxRemembered = 4096;
+  static std::shared_mutex mutex;
+  static std::unordered_map<PlanKey, std::shared_ptr<const PreparedGemm>, HashOfKey> remembered;
+  const PlanKey key(device.ordinal, problem);
+  {
+    const std::shared_lock lock(mutex);
+    if (const auto found = remembered.find(key); found != remembered.end()) return found->second;
+  }
+  std::shared_ptr<const PreparedGemm> prepared = prepare(device, problem);
+  const std::scoped_lock lock(mutex);
+  if (remembered.size() >= kMaxRemembered) remembered.clear();
+  return remembered.emplace(key, std::move(prepared)).first->second;
+}
+
+}  // namespace octavo::cuda

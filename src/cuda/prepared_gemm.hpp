@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans, remembered: a model asks for the same few hundred products again and again, and a plan
+// with its kernel's name takes longer to make than a launch.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "cuda/driver.hpp"
+#include "cuda/plan/gemm_plan.hpp"
+#include "octavo/gemm.hpp"
+
+namespace octavo::cuda {
+
+struct PreparedGemm {
+  GemmPlan plan;
+  // The product's symbol; of the small kernel that writes D where K is 0; "none" where nothing is
+  // launched.
+  std::string kernel;
+  int shared_bytes = 0;
+  // The CUfunction of `kernel`, once every kernel of the call is loaded on the plan's device.
+  mutable std::atomic<void*> function{nullptr};
+};
+
+// The plan of a problem without refusals. Thread-safe.
+[[nodiscard]] std::shared_ptr<const PreparedGemm> prepared_gemm(const DeviceInfo& device,
+                                                                const GemmProblem& problem);
+
+}  // namespace octavo::cuda
