@@ -68,24 +68,34 @@ class Gpu {
   int (*synchronize_)() = nullptr;
 };
 
-// A copy in device memory of what a view reads, in the same strides. The bytes around it are poison
-// that must still be there when the copy is looked at again.
+// A copy in device memory of what a view reads, in the same strides, negative ones too. The bytes
+// around it are poison that must still be there when the copy is looked at again.
 class DeviceTensor {
  public:
-  explicit DeviceTensor(const TensorView& host) : view_(host) {
+  // `shift`: bytes by which the memory begins past a multiple of 256.
+  explicit DeviceTensor(const TensorView& host, std::size_t shift = 0) : view_(host) {
     if (host.absent()) return;
+    if (host.num_elements() == 0) {
+      view_.device = {DeviceKind::kCuda, 0};
+      return;
+    }
+    std::int64_t first = 0;
     std::int64_t last = 0;
     for (int i = 0; i < host.rank; ++i) {
       const auto d = static_cast<std::size_t>(i);
-      last += (host.shape[d] > 0 ? host.shape[d] - 1 : 0) * host.strides[d];
+      const std::int64_t reach = (host.shape[d] - 1) * host.strides[d];
+      (reach < 0 ? first : last) += reach;
     }
-    bytes_ = static_cast<std::size_t>((last + 1) * size_bytes(host.dtype));
-    memory_ = Gpu::instance().allocate(bytes_ + 2 * kGuardBytes);
-    const std::vector<std::uint8_t> guard(kGuardBytes, kGuard);
-    Gpu::instance().upload(memory_, guard.data(), kGuardBytes);
-    Gpu::instance().upload(memory_ + kGuardBytes, host.data, bytes_);
-    Gpu::instance().upload(memory_ + kGuardBytes + bytes_, guard.data(), kGuardBytes);
-    view_.data = reinterpret_cast<const void*>(memory_ + kGuardBytes);
+    before_ = static_cast<std::size_t>(-first * size_bytes(host.dtype));
+    bytes_ = static_cast<std::size_t>((last - first + 1) * size_bytes(host.dtype));
+    begin_ = kGuardBytes + shift;
+    memory_ = Gpu::instance().allocate(begin_ + bytes_ + kGuardBytes);
+    const std::vector<std::uint8_t> guard(begin_, kGuard);
+    Gpu::instance().upload(memory_, guard.data(), begin_);
+    Gpu::instance().upload(memory_ + begin_, static_cast<const std::uint8_t*>(host.data) - before_,
+                           bytes_);
+    Gpu::instance().upload(memory_ + begin_ + bytes_, guard.data(), kGuardBytes);
+    view_.data = reinterpret_cast<const void*>(memory_ + begin_ + before_);
     view_.device = {DeviceKind::kCuda, 0};
   }
   DeviceTensor(const DeviceTensor&) = delete;
@@ -104,19 +114,25 @@ class DeviceTensor {
             view_.device};
   }
 
-  // What the memory holds now. Fails the test if a byte around it changed.
+  // What the memory holds now, from the element at the lowest address on. Fails the test if a byte
+  // around it changed.
   [[nodiscard]] std::vector<std::uint8_t> bytes() const {
-    std::vector<std::uint8_t> all(bytes_ + 2 * kGuardBytes);
+    if (bytes_ == 0) return {};
+    std::vector<std::uint8_t> all(begin_ + bytes_ + kGuardBytes);
     Gpu::instance().download(all.data(), memory_, all.size());
-    for (std::size_t i = 0; i < kGuardBytes; ++i) {
-      if (all[i] != kGuard || all[kGuardBytes + bytes_ + i] != kGuard) {
-        ADD_FAILURE() << "memory around a tensor was written, " << i << " bytes in";
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const bool is_guard = i < begin_ || i >= begin_ + bytes_;
+      if (is_guard && all[i] != kGuard) {
+        ADD_FAILURE() << "memory around a tensor was written, at byte " << i << " of "
+                      << all.size();
         break;
       }
     }
-    return {all.begin() + kGuardBytes,
-            all.begin() + static_cast<std::ptrdiff_t>(kGuardBytes + bytes_)};
+    return {all.begin() + static_cast<std::ptrdiff_t>(begin_),
+            all.begin() + static_cast<std::ptrdiff_t>(begin_ + bytes_)};
   }
+  // Where in bytes() the view's first element is.
+  [[nodiscard]] std::size_t first_element() const { return before_; }
 
  private:
   static constexpr std::size_t kGuardBytes = 1024;
@@ -124,6 +140,8 @@ class DeviceTensor {
 
   TensorView view_;
   cuda::DevicePointer memory_ = 0;
+  std::size_t begin_ = 0;
+  std::size_t before_ = 0;
   std::size_t bytes_ = 0;
 };
 
