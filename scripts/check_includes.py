@@ -37,6 +37,7 @@ RULES = {
     "kernels/ptx": (CONTRACT + ["kernels/contract"], NOTHING),
     "kernels/tile": (CONTRACT + ["kernels/contract", "kernels/ptx"], NOTHING),
     "kernels/gemm": (CONTRACT + ["kernels/contract", "kernels/ptx", "kernels/tile"], NOTHING),
+    "kernels/quantize": (CONTRACT + ["kernels/contract", "kernels/ptx", "kernels/tile"], NOTHING),
     "kernels/naive": (CONTRACT + ["kernels/contract"], NOTHING),
     "src/base": (["include/octavo/error.hpp"], FORMAT),
     "src/numerics": (["src/base", "include/octavo"], FORMAT + VECTOR),

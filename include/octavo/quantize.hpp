@@ -43,6 +43,9 @@ struct QuantizeReport {
 // (so that their reciprocals are normal), and scales to dequantize with that are not finite and
 // positive, are an error naming the value and its position. Without rows or columns no code is
 // written; every element of the scale tensor is, as for an amax of 0.
+// On "cuda" the work is put on execution.stream. Scales that are read there lie in device memory
+// and are trusted: quantize() multiplies by 1 / scale in FP32 and dequantize() by the scale,
+// whatever these are, so that a NaN scale gives NaN and one of 0 the largest codes (and NaN for 0).
 QuantizeReport quantize(const QuantizeProblem& problem, const Execution& execution = {});
 QuantizeReport dequantize(const DequantizeProblem& problem, const Execution& execution = {});
 

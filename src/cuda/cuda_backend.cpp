@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Back end "cuda": FP8 products on NVIDIA Hopper. What it does not serve yet it refuses with
-// reasons.
+// Back end "cuda": FP8 products and quantization on NVIDIA Hopper. What it does not serve yet it
+// refuses with reasons.
 #include "cuda/cuda_backend.hpp"
 
 #include <memory>
@@ -11,8 +11,10 @@
 #include "cuda/driver.hpp"
 #include "cuda/gemm_launch.hpp"
 #include "cuda/jit/nvrtc_compiler.hpp"
+#include "cuda/jit/quantize_source.hpp"
 #include "cuda/plan/gemm_plan.hpp"
 #include "cuda/prepared_gemm.hpp"
+#include "cuda/quantize_launch.hpp"
 
 namespace octavo::cuda {
 namespace {
@@ -48,6 +50,28 @@ Error unavailable(const char* operation) {
                                        operation + ". Use the back end \"cpu\"."};
 }
 
+template <typename Problem>
+SupportReport quantize_support(const Problem& problem, const Execution& execution) {
+  std::vector<Reason> reasons = quantize_refusals(problem, execution);
+  if (!reasons.empty()) return report_of(std::move(reasons));
+  if (!unavailable_because().empty()) {
+    return report_of({{"environment", "backend", "\"cuda\"", unavailable_because()}});
+  }
+  const Result<DeviceInfo>& device = device_info(problem.x.device.ordinal);
+  if (!device.ok()) {
+    return report_of({{"device", "x", to_string(problem.x.device), device.error().what()}});
+  }
+  return report_of({});
+}
+
+Result<QuantizeReport> run(const DeviceInfo& device, const Execution& execution,
+                           const std::vector<QuantizeLaunch>& launches) {
+  QuantizeReport report{"cuda", ""};
+  if (!launches.empty()) report.kernel = quantize_kernel_name(launches.back().config);
+  if (Status s = launch_quantize(device, execution, launches); !s.ok()) return s.error();
+  return report;
+}
+
 class CudaBackend final : public Backend {
  public:
   [[nodiscard]] std::string_view name() const override { return "cuda"; }
@@ -75,11 +99,13 @@ class CudaBackend final : public Backend {
   [[nodiscard]] SupportReport supports(const AttentionProblem&, const Execution&) const override {
     return refusal("attention");
   }
-  [[nodiscard]] SupportReport supports(const QuantizeProblem&, const Execution&) const override {
-    return refusal("quantize");
+  [[nodiscard]] SupportReport supports(const QuantizeProblem& problem,
+                                       const Execution& execution) const override {
+    return quantize_support(problem, execution);
   }
-  [[nodiscard]] SupportReport supports(const DequantizeProblem&, const Execution&) const override {
-    return refusal("dequantize");
+  [[nodiscard]] SupportReport supports(const DequantizeProblem& problem,
+                                       const Execution& execution) const override {
+    return quantize_support(problem, execution);
   }
 
   [[nodiscard]] Result<GemmReport> gemm(const GemmProblem& problem,
@@ -96,13 +122,18 @@ class CudaBackend final : public Backend {
                                                   const Execution&) const override {
     return unavailable("attention");
   }
-  [[nodiscard]] Result<QuantizeReport> quantize(const QuantizeProblem&,
-                                                const Execution&) const override {
-    return unavailable("quantize");
+  [[nodiscard]] Result<QuantizeReport> quantize(const QuantizeProblem& problem,
+                                                const Execution& execution) const override {
+    const Result<DeviceInfo>& device = device_info(problem.x.device.ordinal);
+    if (!device.ok()) return device.error();
+    return run(device.value(), execution,
+               quantize_launches(problem, device.value().num_multiprocessors));
   }
-  [[nodiscard]] Result<QuantizeReport> dequantize(const DequantizeProblem&,
-                                                  const Execution&) const override {
-    return unavailable("dequantize");
+  [[nodiscard]] Result<QuantizeReport> dequantize(const DequantizeProblem& problem,
+                                                  const Execution& execution) const override {
+    const Result<DeviceInfo>& device = device_info(problem.x.device.ordinal);
+    if (!device.ok()) return device.error();
+    return run(device.value(), execution, quantize_launches(problem));
   }
 
   [[nodiscard]] std::size_t workspace_bytes(const GemmProblem& problem,
