@@ -12,8 +12,10 @@
 #include "octavo/attention.hpp"
 #include "octavo/backend.hpp"
 #include "octavo/error.hpp"
+#include "octavo/explain.hpp"
 #include "octavo/gemm.hpp"
 #include "octavo/quantize.hpp"
+#include "octavo/warm_up.hpp"
 
 namespace octavo {
 
@@ -52,5 +54,11 @@ class Backend {
 
 // What the blocked products of "cpu" use on this machine, as octavo/runtime.hpp names it.
 [[nodiscard]] std::string cpu_instruction_set();
+
+// What "cuda" makes of valid problems on a GPU (octavo/explain.hpp, octavo/warm_up.hpp).
+[[nodiscard]] GemmExplanation cuda_explanation(const GemmProblem& problem,
+                                               const GpuDescription& gpu);
+[[nodiscard]] Result<WarmUpReports> cuda_warm_up(std::span<const GemmProblem> problems,
+                                                 const GpuDescription* gpu, int num_threads);
 
 }  // namespace octavo

@@ -4,6 +4,8 @@
 #include "cpu/cpu_backend.hpp"
 #include "cpu/cpu_gemm.hpp"
 #include "cuda/cuda_backend.hpp"
+#include "cuda/plan/explain_gemm.hpp"
+#include "cuda/warm_up.hpp"
 
 namespace octavo {
 
@@ -18,5 +20,14 @@ const std::vector<std::unique_ptr<Backend>>& registry() {
 }
 
 std::string cpu_instruction_set() { return cpu::blocked_instruction_set(); }
+
+GemmExplanation cuda_explanation(const GemmProblem& problem, const GpuDescription& gpu) {
+  return cuda::explain_gemm(problem, gpu);
+}
+
+Result<WarmUpReports> cuda_warm_up(std::span<const GemmProblem> problems, const GpuDescription* gpu,
+                                   int num_threads) {
+  return cuda::warm_up_gemms(problems, gpu, num_threads);
+}
 
 }  // namespace octavo

@@ -46,6 +46,7 @@ Result<Driver> load() {
   find("cuLaunchKernelEx", api.LaunchKernelEx);
   find("cuTensorMapEncodeTiled", api.TensorMapEncodeTiled);
   find("cuMemAllocAsync", api.MemAllocAsync);
+  find("cuThreadExchangeStreamCaptureMode", api.ThreadExchangeStreamCaptureMode);
   find("cuMemAllocFromPoolAsync", api.MemAllocFromPoolAsync);
   find("cuMemFreeAsync", api.MemFreeAsync);
   find("cuMemPoolCreate", api.MemPoolCreate);

@@ -73,6 +73,7 @@ struct Driver {
                               const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int,
                               int, int, int);
   int (*MemAllocAsync)(DevicePointer*, std::size_t, void*);
+  int (*ThreadExchangeStreamCaptureMode)(int*);
   int (*MemAllocFromPoolAsync)(DevicePointer*, std::size_t, void*, void*);
   int (*MemFreeAsync)(DevicePointer, void*);
   int (*MemPoolCreate)(void**, const MemoryPoolProperties*);
@@ -118,6 +119,27 @@ class ContextScope {
  private:
   const Driver& api_;
   bool pushed_;
+};
+
+// Lets this thread load modules while a stream is captured somewhere, for a scope. Loading puts
+// nothing on a stream; without this, CUDA would break the capture off.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(const Driver& api) : api_(api) {
+    exchanged_ = api_.ThreadExchangeStreamCaptureMode(&mode_) == 0;
+  }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+  ~RelaxedCapture() {
+    if (exchanged_) (void)api_.ThreadExchangeStreamCaptureMode(&mode_);
+  }
+
+ private:
+  static constexpr int kRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
+
+  const Driver& api_;
+  int mode_ = kRelaxed;
+  bool exchanged_ = false;
 };
 
 }  // namespace octavo::cuda

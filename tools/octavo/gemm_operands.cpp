@@ -49,7 +49,7 @@ Quantized quantize_operand(const HostTensor& exact, DType dtype, ScaleGranularit
     problem.q = batch > 0 ? entry(result.q.mutable_view(), i) : result.q.mutable_view();
     problem.scale = batch > 0 ? entry(result.scale.mutable_view(), i) : result.scale.mutable_view();
     problem.granularity = granularity;
-    quantize(problem);
+    quantize(problem, {.backend = "cpu"});
   }
   return result;
 }

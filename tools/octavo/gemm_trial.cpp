@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <utility>
 
+#include "gpu_placement.hpp"
+#include "gpu_stream.hpp"
 #include "octavo/gemm.hpp"
 #include "octavo/quantize.hpp"
 
@@ -40,48 +43,54 @@ TensorView scale_rows_of(const TensorView& scale, ScaleGranularity granularity, 
   return per_row && scale.present() ? every(scale, batched ? 1 : 0, step) : scale;
 }
 
-HostTensor f32_like(const TensorView& view) {
-  return {DType::kF32,
-          {view.shape.begin(), view.shape.begin() + static_cast<std::ptrdiff_t>(view.rank)}};
+// Every step-th row of what is added to, in its own type.
+void copy_rows(const HostTensor& from, std::int64_t step, HostTensor& to) {
+  const TensorView source = rows_of(from.view(), step);
+  const MutableTensorView target = to.mutable_view();
+  const bool batched = source.rank > 2;
+  const std::int64_t batches = batched ? source.shape[0] : 1;
+  const auto row = static_cast<std::size_t>(source.rank - 2);
+  const std::int64_t element_bytes = size_bytes(from.dtype());
+  for (std::int64_t i = 0; i < batches; ++i) {
+    for (std::int64_t j = 0; j < source.shape[row]; ++j) {
+      const auto first = (batched ? i * source.strides[0] : 0) + j * source.strides[row];
+      const auto place = (batched ? i * target.strides[0] : 0) + j * target.strides[row];
+      std::copy_n(static_cast<const std::byte*>(source.data) + first * element_bytes,
+                  source.shape[row + 1] * element_bytes,
+                  static_cast<std::byte*>(target.data) + place * element_bytes);
+    }
+  }
 }
 
-Execution reference_execution(const ExecutionRequest& how) {
-  Execution execution;
-  execution.backend = "cpu";
-  execution.numerics = Numerics::kReference;
-  execution.num_threads = static_cast<int>(how.num_threads);
-  return execution;
-}
-
-// The FP64 result of `problem` for every step-th row, rounded once to F32.
-HostTensor reference_rows(GemmProblem problem, const HostTensor& added, std::int64_t step,
-                          const ExecutionRequest& how) {
+// Every step-th row of `problem` by the CPU, its D of type `d_dtype`.
+HostTensor rows_on_cpu(GemmProblem problem, const HostTensor& added, std::int64_t step,
+                       DType d_dtype, Execution execution) {
   const bool batched = problem.a.rank > 2;
   problem.a = rows_of(problem.a, step);
   problem.a_scale = scale_rows_of(problem.a_scale, a_granularity(problem.recipe), step, batched);
   const MutableTensorView d = rows_of(problem.d, step);
-  HostTensor result = f32_like(d);
-  if (added.present()) {
-    // The sampled rows of what is added to, as F32.
-    const HostTensor wide = converted(added, DType::kF32);
-    const TensorView source = rows_of(wide.view(), step);
-    const MutableTensorView target = result.mutable_view();
-    const std::int64_t batches = batched ? source.shape[0] : 1;
-    const auto row = static_cast<std::size_t>(source.rank - 2);
-    for (std::int64_t i = 0; i < batches; ++i) {
-      for (std::int64_t j = 0; j < source.shape[row]; ++j) {
-        const auto from = (batched ? i * source.strides[0] : 0) + j * source.strides[row];
-        const auto to = (batched ? i * target.strides[0] : 0) + j * target.strides[row];
-        std::copy_n(static_cast<const float*>(source.data) + from, source.shape[row + 1],
-                    static_cast<float*>(target.data) + to);
-      }
-    }
-  }
+  HostTensor result(d_dtype,
+                    {d.shape.begin(), d.shape.begin() + static_cast<std::ptrdiff_t>(d.rank)});
+  if (added.present()) copy_rows(converted(added, d_dtype), step, result);
   problem.d = result.mutable_view();
+  execution.backend = "cpu";
+  gemm(problem, execution);
+  return result;
+}
+
+Execution cpu_execution(const ExecutionRequest& how, Numerics numerics) {
+  Execution execution;
+  execution.numerics = numerics;
+  execution.num_threads = static_cast<int>(how.num_threads);
+  return execution;
+}
+
+// The FP64 result, rounded once to F32.
+HostTensor reference_rows(GemmProblem problem, const HostTensor& added, std::int64_t step,
+                          const ExecutionRequest& how) {
   problem.d_scale = {};
   problem.accumulation = Accumulation::kPromoted;
-  gemm(problem, reference_execution(how));
-  return result;
+  return rows_on_cpu(problem, added, step, DType::kF32, cpu_execution(how, Numerics::kReference));
 }
 
 double norm(std::span<const float> values) {
@@ -113,15 +122,17 @@ double expected_norm(const GemmOperands& operands, const GemmRequest& request, d
 }
 
 GemmCheck check_result(const GemmRequest& request, const GemmOperands& operands,
-                       const ExecutionRequest& how, const HostTensor& d, const HostTensor& d_scale,
-                       const HostTensor& reference, std::int64_t step) {
+                       const ExecutionRequest& how, const GemmReport& report, const HostTensor& d,
+                       const HostTensor& d_scale, const HostTensor& reference, std::int64_t step) {
   GemmCheck check;
   const HostTensor wide = widened(d, d_scale);
   const TensorView rows = rows_of(wide.view(), step);
   check.rows = rows.shape[static_cast<std::size_t>(rows.rank - 2)];
   check.error = compare(rows, reference.view());
 
-  const Numerics numerics = how.numerics == Numerics::kDefault ? Numerics::kBlocked : how.numerics;
+  const bool on_gpu = report.backend == "cuda";
+  const Numerics own = on_gpu ? Numerics::kEmulated : Numerics::kBlocked;
+  const Numerics numerics = how.numerics == Numerics::kDefault ? own : how.numerics;
   check.bound = accumulation_bound(request, numerics);
   const double reference_norm = norm(reference.f32());
   const auto num_outputs = static_cast<double>(reference.num_elements());
@@ -144,6 +155,16 @@ GemmCheck check_result(const GemmRequest& request, const GemmOperands& operands,
   check.within =
       check.error.num_not_finite == 0 && check.judged_error <= check.bound.relative_frobenius;
 
+  if (on_gpu) {
+    HostTensor like = d;  // for its shape
+    const HostTensor emulated =
+        rows_on_cpu(make_problem(request, operands, like, d_scale), operands.added, step,
+                    request.d_dtype, cpu_execution(how, Numerics::kEmulated));
+    check.different_from_emulation =
+        compare(rows_of(d.view(), step), emulated.view()).num_different_bits;
+    check.within = check.within && check.different_from_emulation == 0;
+  }
+
   if (operands.exact_a.present()) {
     GemmProblem exact;
     HostTensor ignored(request.d_dtype, d.shape());
@@ -157,6 +178,77 @@ GemmCheck check_result(const GemmRequest& request, const GemmOperands& operands,
     check.exact = compare(rows, exact_rows.view());
   }
   return check;
+}
+
+// A problem's tensors in the memory of GPU 0.
+struct GemmOnGpu {
+  GemmOnGpu(const GemmOperands& operands, const HostTensor& output, const HostTensor& scale_of_d,
+            const GemmProblem& host)
+      : a(operands.a),
+        b(operands.b),
+        d(output),
+        a_scale(operands.a_scale),
+        b_scale(operands.b_scale),
+        bias(operands.bias),
+        d_scale(scale_of_d),
+        problem(host) {
+    problem.a = a.view();
+    problem.b = b.view();
+    problem.d = d.mutable_view();
+    problem.a_scale = a_scale.view();
+    problem.b_scale = b_scale.view();
+    problem.bias = bias.view();
+    problem.d_scale = d_scale.view();
+  }
+
+  GpuTensor a, b, d, a_scale, b_scale, bias, d_scale;
+  GemmProblem problem;
+};
+
+bool cuda_serves(const GemmProblem& problem) {
+  Execution execution;
+  execution.backend = "cuda";
+  return supports(problem, execution).front().supported;
+}
+
+void run_on_gpu(const GemmOperands& operands, GemmOnGpu& gpu, const ExecutionRequest& how,
+                std::int64_t num_runs, HostTensor& d, GemmTrial& trial) {
+  const GpuStream stream;
+  Execution execution = how.execution();
+  execution.backend = "cuda";
+  execution.stream = stream.stream();
+  const DeviceMemory workspace(kMeasuredGpu, workspace_bytes(gpu.problem, execution));
+  execution.workspace = workspace.data();
+  execution.workspace_bytes = workspace.num_bytes();
+  // Compiles and loads the kernels: neither may happen while a graph is captured.
+  trial.report = gemm(gpu.problem, execution);
+  stream.wait();
+  const Graph graph(stream, [&] { (void)gemm(gpu.problem, execution); });
+  std::vector<double> times;
+  for (std::int64_t i = 0; i < num_runs; ++i) {
+    // Adding again must start from the same D.
+    if (operands.added.present()) gpu.d.upload(operands.added);
+    constexpr double kUsPerMs = 1000;
+    times.push_back(kUsPerMs * graph.replay_ms(1));
+  }
+  gpu.d.download(d);
+  trial.timing = summarize(times);
+  trial.time_source = TimeSource::kGpuEvents;
+}
+
+void run_on_host(const GemmProblem& problem, const GemmOperands& operands,
+                 const ExecutionRequest& how, std::int64_t num_runs, HostTensor& d,
+                 GemmTrial& trial) {
+  std::vector<double> times;
+  for (std::int64_t i = 0; i < num_runs; ++i) {
+    // Accumulating again must start from the same D; the copy is not timed.
+    if (i > 0 && operands.added.present()) {
+      std::copy(operands.added.bytes().begin(), operands.added.bytes().end(),
+                d.mutable_bytes().begin());
+    }
+    times.push_back(time_us([&] { trial.report = gemm(problem, how.execution()); }));
+  }
+  trial.timing = summarize(times);
 }
 
 }  // namespace
@@ -182,18 +274,19 @@ GemmTrial run_gemm_trial(const GemmRequest& request, const GemmOperands& operand
   }
 
   const GemmProblem problem = make_problem(request, operands, d, d_scale);
-  std::vector<double> times;
-  for (std::int64_t i = 0; i < num_runs; ++i) {
-    // Accumulating again must start from the same D; the copy is not timed.
-    if (i > 0 && request.accumulate) {
-      std::copy(operands.added.bytes().begin(), operands.added.bytes().end(),
-                d.mutable_bytes().begin());
-    }
-    times.push_back(time_us([&] { trial.report = gemm(problem, how.execution()); }));
+  std::optional<GemmOnGpu> gpu;
+  if (placement_of(how) == Placement::kGpu) {
+    gpu.emplace(operands, d, d_scale, problem);
+    // What no kernel is for runs on the CPU, unless the GPU was asked for by name.
+    if (how.backend != "cuda" && !cuda_serves(gpu->problem)) gpu.reset();
   }
-  trial.timing = summarize(std::move(times));
+  if (gpu) {
+    run_on_gpu(operands, *gpu, how, num_runs, d, trial);
+  } else {
+    run_on_host(problem, operands, how, num_runs, d, trial);
+  }
   if (checked) {
-    trial.check = check_result(request, operands, how, d, d_scale, reference, step);
+    trial.check = check_result(request, operands, how, trial.report, d, d_scale, reference, step);
   }
   return trial;
 }

@@ -37,11 +37,21 @@ struct GemmCheck {
   ErrorMetrics error;                 // against FP64 on the same quantized operands
   std::optional<ErrorMetrics> exact;  // against FP64 on what was drawn, before quantization
   double judged_error = 0;            // what is held against the bound
+  // Elements of those rows that differ from the emulated tensor core's; of a GPU's result alone,
+  // whose every bit is defined (docs/numerics.md).
+  std::optional<std::int64_t> different_from_emulation;
   ErrorBound bound;
   bool within = false;
 };
 
+// What a time is of.
+enum class TimeSource : std::uint8_t {
+  kWallClock,  // a call, from before to after it
+  kGpuEvents,  // the GPU's work alone: events around the replay of a graph of one call
+};
+
 struct GemmTrial {
+  TimeSource time_source = TimeSource::kWallClock;
   GemmReport report;
   Timing timing;
   std::optional<GemmCheck> check;

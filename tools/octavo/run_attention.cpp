@@ -93,7 +93,7 @@ void run_attention(const RunAttentionOptions& options, Session& session) {
   for (std::int64_t i = 0; i < options.num_runs; ++i) {
     times.push_back(time_us([&] { report = attention(problem, options.how.execution()); }));
   }
-  const Timing timing = summarize(std::move(times));
+  const Timing timing = summarize(times);
 
   Execution reference;
   reference.backend = "cpu";

@@ -41,9 +41,13 @@ void print(const RunGemmOptions& options, const GemmTrial& trial, Session& sessi
       to_string(request.recipe), to_string(request.accumulation), to_string(request.data)));
   session.text(
       fmt::format("ran       {} on back end {}\n", trial.report.kernel, trial.report.backend));
-  session.text(fmt::format("time      {:.1f} us (p10 {:.1f}, p90 {:.1f}, {} runs), {:.3g} GMAC/s\n",
-                           trial.timing.median_us, trial.timing.p10_us, trial.timing.p90_us,
-                           trial.timing.num_runs, gmac_per_s(request, trial.timing.median_us)));
+  session.text(
+      fmt::format("time      {:.1f} us (p10 {:.1f}, p90 {:.1f}, {} runs), {:.3g} GMAC/s{}\n",
+                  trial.timing.median_us, trial.timing.p10_us, trial.timing.p90_us,
+                  trial.timing.num_runs, gmac_per_s(request, trial.timing.median_us),
+                  trial.time_source == TimeSource::kGpuEvents
+                      ? ", on the GPU, the same operands again and again"
+                      : ""));
   if (!trial.check) {
     session.text("check     none\n");
     return;
@@ -61,9 +65,15 @@ void print(const RunGemmOptions& options, const GemmTrial& trial, Session& sessi
                     "          against FP64 arithmetic on the data before quantization\n",
                     check.exact->relative_frobenius, check.exact->sqnr_db));
   }
-  session.text(fmt::format("bound     {:.3e} ({})\nverdict   {}\n", check.bound.relative_frobenius,
-                           check.bound.rule,
-                           check.within ? "within the bound" : "OUTSIDE THE BOUND"));
+  if (check.different_from_emulation) {
+    session.text(fmt::format("emulation {} of {} elements differ from the emulated tensor core\n",
+                             *check.different_from_emulation, check.error.num_elements));
+  }
+  session.text(fmt::format(
+      "bound     {:.3e} ({})\nverdict   {}\n", check.bound.relative_frobenius, check.bound.rule,
+      check.within                                      ? "within the bound"
+      : check.different_from_emulation.value_or(0) != 0 ? "NOT THE EMULATED TENSOR CORE'S BITS"
+                                                        : "OUTSIDE THE BOUND"));
 }
 
 Json document(const RunGemmOptions& options, const GemmTrial& trial) {
@@ -73,6 +83,7 @@ Json document(const RunGemmOptions& options, const GemmTrial& trial) {
                 {"kernel", trial.report.kernel},
                 {"num_splits", trial.report.num_splits},
                 {"us", to_json(trial.timing)},
+                {"clock", trial.time_source == TimeSource::kGpuEvents ? "gpu events" : "wall"},
                 {"gmac_per_s", gmac_per_s(options.request, trial.timing.median_us)}};
   if (trial.check) {
     const GemmCheck& check = *trial.check;
@@ -83,6 +94,9 @@ Json document(const RunGemmOptions& options, const GemmTrial& trial) {
                          {"judged_error", check.judged_error},
                          {"rule", check.bound.rule}};
     document["within_bound"] = check.within;
+    if (check.different_from_emulation) {
+      document["different_from_emulation"] = *check.different_from_emulation;
+    }
   }
   document["repeat"] = options.load.empty() ? repeat_command(options.request, options.how)
                                             : "octavo run gemm --load " + options.load;

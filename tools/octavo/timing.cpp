@@ -2,19 +2,23 @@
 #include "timing.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <cstddef>
 
 namespace octavo::cli {
 
-Timing summarize(std::vector<double> times_us) {
+double quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const double position = share * static_cast<double>(values.size() - 1);
+  const auto low = static_cast<std::size_t>(position);
+  const std::size_t high = std::min(low + 1, values.size() - 1);
+  return values[low] + (position - static_cast<double>(low)) * (values[high] - values[low]);
+}
+
+Timing summarize(const std::vector<double>& times_us) {
   if (times_us.empty()) return {};
-  std::sort(times_us.begin(), times_us.end());
-  const auto at = [&](double share) {
-    const auto last = static_cast<double>(times_us.size() - 1);
-    return times_us[static_cast<std::size_t>(std::lround(share * last))];
-  };
   constexpr double kTenth = 0.1;
-  return {at(0.5), at(kTenth), at(1 - kTenth), static_cast<std::int64_t>(times_us.size())};
+  return {quantile(times_us, 0.5), quantile(times_us, kTenth), quantile(times_us, 1 - kTenth),
+          static_cast<std::int64_t>(times_us.size())};
 }
 
 Json to_json(const Timing& timing) {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// octavo bench: a suite of products on the back ends of this machine; a table, JSON, or a result
-// file of the one schema that reports read (bench/METHOD.md). Comparisons with other libraries are
-// programs in bench/.
+// octavo bench: a suite of products, on the GPU (gpu_bench.cpp) or on the CPU; text, JSON, or a
+// result file of the one schema that reports read (bench/METHOD.md). The comparison of CPU products
+// with OpenBLAS is a program in bench/.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
-#include <cstdio>
-#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,8 +13,11 @@
 
 #include "bench_suite.hpp"
 #include "gemm_trial.hpp"
+#include "gpu_bench.hpp"
+#include "gpu_placement.hpp"
 #include "octavo/runtime.hpp"
 #include "options.hpp"
+#include "result_file.hpp"
 #include "session.hpp"
 #include "table.hpp"
 #include "tensor_file.hpp"
@@ -25,66 +26,45 @@
 namespace octavo::cli {
 namespace {
 
-constexpr int kSchema = 1;
-
 struct BenchOptions {
   std::string suite;
-  std::string out;
   std::int64_t num_runs = 11;
   ExecutionRequest how;
+  GpuBenchOptions gpu;  // --out is of both
+  // Options as they were declared, to tell which were given.
+  std::vector<const CLI::Option*> of_cpu;
+  std::vector<const CLI::Option*> of_gpu;
 };
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d", &utc);
-  return text.data();
-}
-
-// What a fixed git command prints, without the last newline; empty if there is no repository.
-std::string git_output(const char* command) {
-  std::FILE* pipe = popen(command, "r");
-  if (pipe == nullptr) return "";
-  std::string output;
-  std::array<char, 256> buffer{};
-  while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), pipe) != nullptr) {
-    output += buffer.data();
-  }
-  if (pclose(pipe) != 0) return "";
-  while (output.ends_with('\n')) output.pop_back();
-  return output;
-}
-
-// Which sources this was measured in: null outside a clone of Octavo, whose other commits say
-// nothing about this program.
-Json commit() {
-  const std::string tracked = git_output("git ls-files -- :/include/octavo/octavo.hpp 2>/dev/null");
-  if (tracked.empty()) return nullptr;
-  return git_output("git rev-parse HEAD 2>/dev/null");
-}
-
-bool has_changes() {
-  return !git_output(
-              "git status --porcelain --untracked-files=no -- :/src :/include :/tools :/bench "
-              "2>/dev/null")
-              .empty();
-}
 
 // What was typed, but for --json, which changes nothing that is measured.
 std::string command_of(const BenchOptions& options) {
   const BenchOptions defaults;
+  const auto differs = [](auto value, auto usual) { return value != usual; };
   std::string command = "octavo bench " + options.suite;
-  if (!options.out.empty()) command += " --out " + options.out;
-  if (options.num_runs != defaults.num_runs)
+  const auto add_text = [&](const char* option, const std::string& value) {
+    if (!value.empty()) command += std::string(" ") + option + " " + value;
+  };
+  add_text("--out", options.gpu.out);
+  if (differs(options.num_runs, defaults.num_runs)) {
     command += fmt::format(" --repeat {}", options.num_runs);
-  if (!options.how.backend.empty()) command += " --backend " + options.how.backend;
+  }
+  add_text("--backend", options.how.backend);
   if (options.how.numerics != defaults.how.numerics) {
     command += std::string(" --numerics ") + to_string(options.how.numerics);
   }
   if (options.how.num_threads != 0)
     command += fmt::format(" --threads {}", options.how.num_threads);
+  if (options.gpu.shapes != defaults.gpu.shapes) add_text("--shapes", options.gpu.shapes);
+  add_text("--contenders", fmt::format("{}", fmt::join(options.gpu.contenders, ",")));
+  if (differs(options.gpu.num_rounds, defaults.gpu.num_rounds)) {
+    command += fmt::format(" --rounds {}", options.gpu.num_rounds);
+  }
+  if (differs(options.gpu.window_ms, defaults.gpu.window_ms)) {
+    command += fmt::format(" --window-ms {}", options.gpu.window_ms);
+  }
+  if (differs(options.gpu.budget_s, defaults.gpu.budget_s)) {
+    command += fmt::format(" --budget-s {}", options.gpu.budget_s);
+  }
   return command;
 }
 
@@ -158,11 +138,11 @@ BenchRow run_problem(const BenchProblem& problem, const BenchOptions& options) {
   return row;
 }
 
-void bench(const BenchOptions& options, Session& session) {
-  const BenchSuite suite = load_suite(options.suite);
+void bench_on_cpu(const BenchSuite& suite, BenchOptions options, Session& session) {
+  options.how.backend = "cpu";
   // Created first: a path that cannot be written is noticed before the hour of measuring.
   std::optional<ReplacedFile> file;
-  if (!options.out.empty()) file.emplace(options.out);
+  if (!options.gpu.out.empty()) file.emplace(options.gpu.out);
   Table table({{"M", Align::kRight},
                {"N", Align::kRight},
                {"K", Align::kRight},
@@ -183,13 +163,11 @@ void bench(const BenchOptions& options, Session& session) {
     rows.push_back(std::move(row.json));
   }
   session.progress("");
-  Json commit_hash = commit();
-  Json dirty = commit_hash.is_null() ? Json(nullptr) : Json(has_changes());
   Json document{
-      {"schema", kSchema},
+      {"schema", kResultSchema},
       {"date", today()},
-      {"commit", std::move(commit_hash)},
-      {"dirty", std::move(dirty)},
+      {"commit", commit_here()},
+      {"dirty", dirty_here()},
       {"machine", machine()},
       {"suite", suite.name},
       {"command", command_of(options)},
@@ -210,17 +188,62 @@ void bench(const BenchOptions& options, Session& session) {
   if (!all_within) session.finish_with(ExitCode::kCheckFailed);
 }
 
+void refuse_given(const std::vector<const CLI::Option*>& options, const char* where,
+                  const char* other) {
+  for (const CLI::Option* option : options) {
+    if (option->count() == 0) continue;
+    throw UsageError(fmt::format(
+        "{}: it was given, and the suite runs on the {}, where it has no meaning. Leave it out, or "
+        "name --backend {}.",
+        option->get_name(), where, other));
+  }
+}
+
+void bench(const BenchOptions& options, Session& session) {
+  const BenchSuite suite = load_suite(options.suite);
+  if (placement_of(options.how) == Placement::kGpu) {
+    refuse_given(options.of_cpu, "GPU", "cpu");
+    bench_on_gpu(suite, options.gpu, command_of(options), session);
+  } else {
+    refuse_given(options.of_gpu, "CPU", "cuda");
+    bench_on_cpu(suite, options, session);
+  }
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Session& session) {
   auto options = std::make_shared<BenchOptions>();
+  GpuBenchOptions& gpu = options->gpu;
   CLI::App* verb = app.add_subcommand("bench", "A suite of products, timed and checked");
   verb->add_option("suite", options->suite, "The suite, a JSON file")->required();
-  verb->add_option("--out", options->out, "Write a result file");
-  constexpr Bounds<std::int64_t> kRuns{1, 100000};
-  add_integer(*verb, "--repeat", options->num_runs, kRuns, "Timed runs of each problem");
+  verb->add_option("--out", gpu.out, "Write a result file");
   add_execution_options(*verb, options->how);
+  constexpr Bounds<std::int64_t> kRuns{1, 100000};
+  options->of_cpu = {
+      add_integer(*verb, "--repeat", options->num_runs, kRuns, "CPU: timed runs of each problem"),
+      verb->get_option("--threads")};
+  constexpr Bounds<std::int64_t> kRounds{1, 1000};
+  constexpr Bounds<double> kWindowMs{1, 10000};
+  constexpr Bounds<double> kBudgetS{0, 1e6};
+  static constexpr std::array<std::string_view, 3> kShapeClasses{"all", "large", "small"};
+  options->of_gpu = {
+      verb->add_option("--contenders", gpu.contenders,
+                       "GPU: who takes part, with commas between; the yardstick always does")
+          ->delimiter(','),
+      add_word(*verb, "--shapes", gpu.shapes, kShapeClasses, "GPU: large is M of 1024 and more"),
+      add_integer(*verb, "--rounds", gpu.num_rounds, kRounds, "GPU: windows of each contender"),
+      add_decimal(*verb, "--window-ms", gpu.window_ms, kWindowMs, "GPU: the shortest window"),
+      add_decimal(*verb, "--budget-s", gpu.budget_s, kBudgetS,
+                  "GPU: no shape is begun later than this"),
+      verb->add_option("--cublaslt", gpu.cublaslt, "GPU: the file of the cuBLASLt library"),
+      verb->add_option("--commit", gpu.commit,
+                       "GPU: the commit that was built, where git is not there to ask"),
+      verb->add_flag("--dirty", gpu.dirty, "GPU: sources differed from that commit")};
   add_json_flag(*verb);
+  verb->footer(
+      "On a GPU (the default where there is one) each shape of the suite is measured with every\n"
+      "contender, interleaved with cuBLASLt; on the CPU each problem as it is. bench/METHOD.md.");
   verb->callback([options, &session] { bench(*options, session); });
 }
 

@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// octavo explain: for each back end, whether it serves a problem, why not, and what would run.
-// Nothing is computed and no data is drawn.
+// octavo explain: for each back end, whether it serves a problem, why not, and what would run; for
+// "cuda" every candidate and what the cost model makes of it. Nothing is computed and no data is
+// drawn.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention_request.hpp"
 #include "gemm_request.hpp"
+#include "gpu_file.hpp"
 #include "host_tensor.hpp"
 #include "octavo/attention.hpp"
+#include "octavo/explain.hpp"
 #include "octavo/gemm.hpp"
 #include "options.hpp"
 #include "session.hpp"
+#include "table.hpp"
+#include "unplaced_problem.hpp"
 #include "verbs.hpp"
 
 namespace octavo::cli {
@@ -24,6 +31,7 @@ namespace {
 struct ExplainGemm {
   GemmRequest request;
   ExecutionRequest how;
+  std::string device_file;
 };
 
 struct ExplainAttention {
@@ -48,15 +56,7 @@ HostTensor one(DType dtype) {
   return converted(element, dtype);
 }
 
-std::vector<std::int64_t> scale_extents(ScaleGranularity granularity, std::int64_t rows,
-                                        std::int64_t k) {
-  const ScaleShape shape = scale_shape(granularity, rows, k);
-  const bool block = granularity == ScaleGranularity::kBlock1x128 ||
-                     granularity == ScaleGranularity::kBlock128x128;
-  if (!block) return {shape.rows};
-  return {shape.rows, shape.cols};
-}
-
+// On operands in host memory, for "cpu"; what "cuda" says of its own is put in its place.
 std::vector<SupportReport> reports_for(const GemmRequest& request, const ExecutionRequest& how) {
   constexpr double kBytesPerOutput = 4;
   require_memory("explain gemm", static_cast<double>(request.m) * static_cast<double>(request.n) *
@@ -88,7 +88,105 @@ std::vector<SupportReport> reports_for(const GemmRequest& request, const Executi
   problem.output_mode = request.accumulate ? OutputMode::kAccumulate : OutputMode::kOverwrite;
   if (request.bias) problem.bias = broadcast(bias, {request.n});
   problem.num_splits = static_cast<int>(request.num_splits);
-  return supports(problem, how.execution());
+  std::vector<SupportReport> reports = supports(problem, how.execution());
+  for (SupportReport& report : reports) {
+    if (report.backend != "cuda") continue;
+    Execution on_gpu = how.execution();
+    on_gpu.backend = "cuda";
+    report = supports(unplaced_problem(request), on_gpu).front();
+  }
+  return reports;
+}
+
+// The GPU that a product is planned for; none without a file and a usable GPU.
+std::optional<GpuDescription> planned_gpu(const std::string& device_file) {
+  if (!device_file.empty()) return load_gpu(device_file);
+  const std::vector<GpuDescription> found = gpus();
+  if (found.empty()) return std::nullopt;
+  return found.front();
+}
+
+Json plan_json(const GemmExplanation& plan) {
+  Json candidates = Json::array();
+  for (const GemmCandidateReport& candidate : plan.candidates) {
+    candidates.push_back({{"kernel", candidate.kernel},
+                          {"tile", {candidate.tile_m, candidate.tile_n, candidate.tile_k}},
+                          {"cluster", {candidate.cluster_m, candidate.cluster_n}},
+                          {"stages", candidate.stages},
+                          {"threads", candidate.num_threads},
+                          {"shared_bytes", candidate.shared_bytes},
+                          {"waves", candidate.waves},
+                          {"tile_cycles", candidate.tile_cycles},
+                          {"estimated_cycles", candidate.estimated_cycles},
+                          {"estimated_us", candidate.estimated_us}});
+  }
+  return {{"candidates", std::move(candidates)},
+          {"steps", plan.steps},
+          {"workspace_bytes", plan.workspace_bytes}};
+}
+
+std::string plan_text(const GemmExplanation& plan) {
+  std::string text;
+  if (!plan.candidates.empty()) {
+    Table table({{"tile"},
+                 {"cluster"},
+                 {"stages", Align::kRight},
+                 {"shared bytes", Align::kRight},
+                 {"waves", Align::kRight},
+                 {"cycles a tile", Align::kRight},
+                 {"cycles", Align::kRight},
+                 {"us", Align::kRight},
+                 {"kernel"}});
+    for (const GemmCandidateReport& candidate : plan.candidates) {
+      table.add_row({fmt::format("{}x{}x{}", candidate.tile_m, candidate.tile_n, candidate.tile_k),
+                     fmt::format("{}x{}", candidate.cluster_m, candidate.cluster_n),
+                     std::to_string(candidate.stages), std::to_string(candidate.shared_bytes),
+                     std::to_string(candidate.waves), fmt::format("{:.0f}", candidate.tile_cycles),
+                     fmt::format("{:.0f}", candidate.estimated_cycles),
+                     fmt::format("{:.1f}", candidate.estimated_us), candidate.kernel});
+    }
+    text +=
+        "\ncandidates, the choice first; cycles = waves x cycles a tile, us = cycles / clock:\n" +
+        table.to_text();
+  }
+  for (const std::string& step : plan.steps) text += fmt::format("  {}\n", step);
+  return text + "\n";
+}
+
+// What "cuda" would do: its report, from a recorded GPU where one was given, and the plan in JSON.
+Json explain_cuda(const ExplainGemm& options, SupportReport& report, Session& session) {
+  const std::optional<GpuDescription> gpu = planned_gpu(options.device_file);
+  if (!gpu) {
+    session.text(
+        "cuda   no GPU to plan for; --device-file data/devices/h200.json plans for a "
+        "recorded one\n");
+    return nullptr;
+  }
+  const GemmExplanation plan = octavo::explain(unplaced_problem(options.request), *gpu);
+  if (!options.device_file.empty()) {
+    report.reasons = plan.refusals;
+    report.supported = plan.refusals.empty();
+    report.kernel = plan.candidates.empty() ? "" : plan.candidates.front().kernel;
+  }
+  Json json = plan_json(plan);
+  json["gpu"] = to_json(*gpu);
+  if (!plan.refusals.empty()) return json;
+  session.text(fmt::format("cuda   planned for {}{}\n", text_of(*gpu),
+                           options.device_file.empty() ? "" : ", recorded"));
+  session.text(plan_text(plan));
+  return json;
+}
+
+Json plan_of(const ExplainGemm& options, std::vector<SupportReport>& reports, Session& session) {
+  for (SupportReport& report : reports) {
+    if (report.backend == "cuda") return explain_cuda(options, report, session);
+  }
+  if (!options.device_file.empty()) {
+    throw UsageError(
+        "--device-file: it was given with a back end other than \"cuda\", whose plans "
+        "alone depend on a GPU. Leave one of the two out.");
+  }
+  return nullptr;
 }
 
 HostTensor one_i32(std::int32_t value) {
@@ -151,9 +249,14 @@ std::vector<SupportReport> reports_for(const AttentionRequest& request,
   return supports(problem, how.execution());
 }
 
+Json plan_of(const ExplainAttention&, const std::vector<SupportReport>&, Session&) {
+  return nullptr;
+}
+
 template <typename Options>
 void explain(const Options& options, Session& session) {
-  const std::vector<SupportReport> reports = reports_for(options.request, options.how);
+  std::vector<SupportReport> reports = reports_for(options.request, options.how);
+  Json plan = plan_of(options, reports, session);
   std::string chosen;
   Json backends = Json::array();
   for (const SupportReport& report : reports) {
@@ -186,6 +289,7 @@ void explain(const Options& options, Session& session) {
   session.document({{"problem", to_json(options.request)},
                     {"numerics", to_string(options.how.numerics)},
                     {"backends", std::move(backends)},
+                    {"plan", std::move(plan)},
                     {"chosen", chosen.empty() ? Json(nullptr) : Json(chosen)}});
   if (chosen.empty()) session.finish_with(ExitCode::kEnvironment);
 }
@@ -199,6 +303,8 @@ void add_explain(CLI::App& app, Session& session) {
   CLI::App* gemm = verb->add_subcommand("gemm", "A product");
   add_gemm_options(*gemm, product->request);
   add_execution_options(*gemm, product->how);
+  gemm->add_option("--device-file", product->device_file,
+                   "Plan for the GPU that this file describes (octavo doctor --device-out)");
   add_json_flag(*gemm);
   gemm->callback([product, &session] { explain(*product, session); });
   auto attending = std::make_shared<ExplainAttention>();

@@ -20,5 +20,6 @@ void add_explain(CLI::App& app, Session& session);
 void add_list(CLI::App& app, Session& session);
 void add_generate(CLI::App& app, Session& session);
 void add_perplexity(CLI::App& app, Session& session);
+void add_warmup(CLI::App& app, Session& session);
 
 }  // namespace octavo::cli

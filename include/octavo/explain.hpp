@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the "cuda" back end would do with a product on a GPU that need not be here: planning happens
+// on the host, from the problem and a few numbers of the GPU. Whether a back end of this machine
+// serves a problem: supports() in octavo/gemm.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "octavo/gemm.hpp"
+#include "octavo/runtime.hpp"
+
+namespace octavo {
+
+// One kernel that could serve the product, and what the cost model makes of it:
+// estimated_us = waves * tile_cycles / clock, where a wave is one tile for every multiprocessor.
+struct GemmCandidateReport {
+  std::string kernel;
+  int tile_m = 0;
+  int tile_n = 0;
+  int tile_k = 0;
+  int cluster_m = 0;  // thread blocks that share a tile of B
+  int cluster_n = 0;  // thread blocks that share a tile of A
+  int stages = 0;     // of the pipeline from global to shared memory
+  int shared_bytes = 0;
+  int num_threads = 0;
+  std::int64_t waves = 0;
+  double tile_cycles = 0;
+  double estimated_cycles = 0;
+  double estimated_us = 0;
+};
+
+struct GemmExplanation {
+  std::vector<Reason> refusals;  // empty if a kernel serves it
+  // Best first: the first is the choice. None where nothing is multiplied (M, N or K is 0).
+  std::vector<GemmCandidateReport> candidates;
+  // What happens before, in and after the product, a sentence each: operands repacked, scales
+  // transposed or converted, how the result gets to D.
+  std::vector<std::string> steps;
+  std::size_t workspace_bytes = 0;
+};
+
+// The problem's tensors must be on cuda:N; their addresses count by their alignment and are never
+// followed. Throws Error kInvalidArgument if the problem breaks a rule of gemm().
+[[nodiscard]] GemmExplanation explain(const GemmProblem& problem, const GpuDescription& gpu);
+
+}  // namespace octavo
