@@ -67,9 +67,16 @@ struct GemmReport {
 // serves it, kEnvironment if the one forced by name is not available.
 // K = 0 writes zeros (or leaves D as it is when accumulating, bias added); M = 0 or N = 0 writes
 // nothing.
+//
+// On "cuda" the call puts its work on execution.stream and returns; the tensors and the workspace
+// must stay until that work is done. Without a workspace it takes memory from a pool of the
+// library's own in the stream's order, and gives it back the same way (256 MB stay in the pool).
+// Both ways work while the stream is captured into a graph: memory of the pool then belongs to the
+// graph, a workspace must outlive it. A kernel's first use compiles it, in a capture too.
 GemmReport gemm(const GemmProblem& problem, const Execution& execution = {});
 
-// Scratch memory that gemm() with the same arguments would use; 0 on "cpu".
+// Scratch memory that gemm() with the same arguments would use; 0 on "cpu". Its address must be a
+// multiple of 16.
 [[nodiscard]] std::size_t workspace_bytes(const GemmProblem& problem,
                                           const Execution& execution = {});
 

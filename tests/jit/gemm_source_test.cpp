@@ -87,5 +87,16 @@ TEST(GemmSource, planned_kernels_do_not_spill) {
   compile();
 }
 
+TEST(GemmSource, small_kernels_do_not_spill) {
+  if (!nvrtc_description().ok()) GTEST_SKIP() << nvrtc_description().error().what();
+  for (const KernelSource& source :
+       {stage_scales_source(), repack_operand_source(), finish_output_source()}) {
+    const Result<CompiledKernel> compiled = compile_kernel(source);
+    ASSERT_TRUE(compiled.ok()) << compiled.error().what();
+    EXPECT_EQ(compiled.value().resources.spill_store_bytes, 0) << source.entry;
+    EXPECT_EQ(compiled.value().resources.stack_bytes, 0) << source.entry;
+  }
+}
+
 }  // namespace
 }  // namespace octavo
