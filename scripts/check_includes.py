@@ -38,7 +38,7 @@ RULES = {
     "kernels/tile": (CONTRACT + ["kernels/contract", "kernels/ptx"], NOTHING),
     "kernels/gemm": (CONTRACT + ["kernels/contract", "kernels/ptx", "kernels/tile"], NOTHING),
     "kernels/quantize": (CONTRACT + ["kernels/contract", "kernels/ptx", "kernels/tile"], NOTHING),
-    "kernels/naive": (CONTRACT + ["kernels/contract"], NOTHING),
+    "kernels/naive": (CONTRACT + ["kernels/contract", "kernels/ptx"], NOTHING),
     "src/base": (["include/octavo/error.hpp"], FORMAT),
     "src/numerics": (["src/base", "include/octavo"], FORMAT + VECTOR),
     "src/backend": (["src/base", "include/octavo"], FORMAT),
@@ -58,7 +58,8 @@ RULES = {
     "tools": (["include/octavo", "llm"], FORMAT + JSON + ARGUMENTS),
     "bench": (["include/octavo", "llm"], FORMAT + JSON + ARGUMENTS + BLAS + CUDA),
     "examples": (["include/octavo"], ()),
-    "tests": (["src", "llm", "include/octavo", "kernels/contract"], FORMAT + VECTOR + JSON + TESTING),
+    "tests": (["src", "llm", "include/octavo", "kernels/contract",
+               "kernels/naive/naive_gemm_params.hpp"], FORMAT + VECTOR + JSON + TESTING),
 }
 
 # Where a quoted or angled path is looked up, in the order of the build's include folders.
