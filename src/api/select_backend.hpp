@@ -49,7 +49,7 @@ template <typename Problem>
   if (!requested.ok()) return requested.error();
   for (const auto& backend : registry()) {
     if (!requested.value().empty() && backend->name() != requested.value()) continue;
-    if (backend->supports(problem, execution).supported) return backend.get();
+    if (backend->serves(problem, execution)) return backend.get();
   }
   Result<std::vector<SupportReport>> reports = support_reports(operation, problem, execution);
   if (!reports.ok()) return reports.error();

@@ -29,7 +29,15 @@ class Backend {
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual BackendInfo info() const = 0;
 
-  // Called before every product: cheap when the answer is yes.
+  // Whether supports() would say yes. PERF: asked before every product, so no report is made.
+  [[nodiscard]] virtual bool serves(const GemmProblem& problem, const Execution& execution) const {
+    return supports(problem, execution).supported;
+  }
+  template <typename Problem>
+  [[nodiscard]] bool serves(const Problem& problem, const Execution& execution) const {
+    return supports(problem, execution).supported;
+  }
+
   [[nodiscard]] virtual SupportReport supports(const GemmProblem&, const Execution&) const = 0;
   [[nodiscard]] virtual SupportReport supports(const AttentionProblem&, const Execution&) const = 0;
   [[nodiscard]] virtual SupportReport supports(const QuantizeProblem&, const Execution&) const = 0;

@@ -81,6 +81,11 @@ class CudaBackend final : public Backend {
             unavailable_because()};
   }
 
+  [[nodiscard]] bool serves(const GemmProblem& problem, const Execution& execution) const override {
+    return gemm_refusals(problem, execution).empty() && unavailable_because().empty() &&
+           device_info(problem.a.device.ordinal).ok();
+  }
+
   [[nodiscard]] SupportReport supports(const GemmProblem& problem,
                                        const Execution& execution) const override {
     std::vector<Reason> reasons = gemm_refusals(problem, execution);

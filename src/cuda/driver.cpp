@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -150,16 +151,21 @@ const Result<Driver>& driver() {
 
 const Result<DeviceInfo>& device_info(int ordinal) {
   constexpr int kMaxDevices = 64;
-  static std::mutex mutex;
-  static std::array<std::unique_ptr<const Result<DeviceInfo>>, kMaxDevices> known;
   static const Result<DeviceInfo> out_of_range =
       Error(ErrorCode::kInvalidArgument,
             fmt::format("cuda: a device ordinal outside 0 to {} was given.", kMaxDevices - 1));
   if (ordinal < 0 || ordinal >= kMaxDevices) return out_of_range;
-  const std::scoped_lock lock(mutex);
+  // Never freed: what was said of a device holds until the process ends.
+  static std::array<std::atomic<const Result<DeviceInfo>*>, kMaxDevices> known{};
   auto& entry = known[static_cast<std::size_t>(ordinal)];
-  if (entry == nullptr) entry = std::make_unique<const Result<DeviceInfo>>(look_up(ordinal));
-  return *entry;
+  if (const auto* info = entry.load(std::memory_order_acquire); info != nullptr) return *info;
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  if (entry.load(std::memory_order_acquire) == nullptr) {
+    entry.store(std::make_unique<const Result<DeviceInfo>>(look_up(ordinal)).release(),
+                std::memory_order_release);
+  }
+  return *entry.load(std::memory_order_acquire);
 }
 
 }  // namespace octavo::cuda

@@ -12,7 +12,8 @@ namespace octavo::cuda {
 
 // A matrix [rows, columns], contiguous along columns, copied in boxes of box_rows rows of 128 bytes
 // with 128-byte swizzle. What TMA asks for: the address and the row stride in bytes are multiples
-// of 16, the stride is below 2^40, extents are below 2^32, box_rows is at most 256.
+// of 16, the stride is below 2^40, extents are below 2^32, box_rows is at most 256. Loads fill up
+// with zeros from the first element behind a row's end; stores write whole 16 bytes.
 struct MatrixBoxes {
   const void* data;
   DType dtype;
@@ -20,9 +21,9 @@ struct MatrixBoxes {
   std::int64_t columns;
   std::int64_t row_stride;  // elements
   int box_rows;
-};
 
-[[nodiscard]] bool tma_can_copy(const void* data, DType dtype, std::int64_t row_stride);
+  friend bool operator==(const MatrixBoxes&, const MatrixBoxes&) = default;
+};
 
 [[nodiscard]] Result<TensorMap> make_tensor_map(const Driver& api, const MatrixBoxes& matrix);
 

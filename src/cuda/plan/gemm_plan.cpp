@@ -246,9 +246,12 @@ GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors) {
         static_cast<double>(e.batch) *
         copy_microseconds(num_outputs * static_cast<double>(kFloatBytes + d_bytes));
   } else {
-    plan.stores_directly = !aligned(d.data) || row_stride(d) <= 0 ||
-                           row_stride(d) * size_bytes(d.dtype) % 16 != 0 ||
-                           (d.rank == 3 && d.strides[0] * size_bytes(d.dtype) % 16 != 0);
+    // TMA writes whole 16 bytes: the end of a row that is no multiple of them would be followed by
+    // others in what may be somebody else's memory.
+    const int d_element = size_bytes(d.dtype);
+    plan.stores_directly = !aligned(d.data) || row_stride(d) <= 0 || e.n * d_element % 16 != 0 ||
+                           row_stride(d) * d_element % 16 != 0 ||
+                           (d.rank == 3 && d.strides[0] * d_element % 16 != 0);
   }
 
   const std::int64_t k_blocks = num_scale_blocks(e.k);
