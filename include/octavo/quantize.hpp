@@ -57,6 +57,8 @@ QuantizeReport dequantize(const DequantizeProblem& problem, const Execution& exe
 
 // Weights whose 128x128 blocks have FP32 scales, re-quantized for UE8M0 ones: scale and codes
 // change together (rounding the scale alone would inflate a block by up to 2). In place is allowed.
+// On "cuda" it allocates an FP32 copy of up to 256 MiB (of the whole matrix for one scale per
+// tensor) and waits for the device: it prepares weights and cannot be part of a graph capture.
 struct RequantizeProblem {
   TensorView q;
   TensorView scale;

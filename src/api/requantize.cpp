@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Public requantization, made of the back end's dequantize and quantize: a stripe of kScaleBlock
-// rows at a time, so that the FP32 copy in between stays small.
+// Public requantization, made of the back end's dequantize and quantize: a stripe of rows at a
+// time, so that the FP32 copy in between stays small.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "api/select_backend.hpp"
 #include "api/validate.hpp"
+#include "octavo/device_memory.hpp"
 #include "octavo/quantize.hpp"
 
 namespace octavo {
@@ -31,9 +32,24 @@ BasicTensorView<Pointer> scales_of(const BasicTensorView<Pointer>& scale,
   switch (granularity) {
     case ScaleGranularity::kRow:
     case ScaleGranularity::kBlock1x128: return rows_of(scale, row, num_rows);
-    case ScaleGranularity::kBlock128x128: return rows_of(scale, row / kScaleBlock, 1);
+    case ScaleGranularity::kBlock128x128:
+      return rows_of(scale, row / kScaleBlock, num_scale_blocks(num_rows));
     default: return scale;
   }
+}
+
+// Rows of a stripe, whole blocks of them. On the CPU a stripe stays in cache; on a GPU it fills the
+// device. A tensor's one scale on a GPU takes all rows at once, for it is not read back.
+std::int64_t rows_of_stripe(const RequantizeProblem& problem) {
+  const std::int64_t rows = problem.q.shape[0];
+  if (problem.q.device.kind == DeviceKind::kCpu) {
+    return std::min<std::int64_t>(kScaleBlock, rows);
+  }
+  if (problem.granularity == ScaleGranularity::kTensor) return rows;
+  constexpr std::int64_t kStripeElements = std::int64_t{1} << 26;  // 256 MiB of FP32
+  const std::int64_t blocks =
+      kStripeElements / kScaleBlock / std::max<std::int64_t>(1, problem.q.shape[1]);
+  return std::min(rows, kScaleBlock * std::max<std::int64_t>(1, blocks));
 }
 
 void store_scale(const MutableTensorView& scale, float value) {
@@ -50,25 +66,39 @@ class Requantizer {
   Requantizer(const RequantizeProblem& problem, const Execution& execution)
       : problem_(problem),
         execution_(execution),
+        device_(problem.q.device),
         cols_(problem.q.shape[1]),
-        values_(static_cast<std::size_t>(std::min<std::int64_t>(kScaleBlock, problem.q.shape[0]) *
-                                         cols_)) {}
+        stripe_(rows_of_stripe(problem)) {}
 
   Result<QuantizeReport> run() {
     const Result<const Backend*> backend =
         select_backend("requantize", dequantize_problem(0, 0), execution_);
     if (!backend.ok()) return backend.error();
     backend_ = backend.value();
+    allocate();
     if (problem_.q.num_elements() == 0) return run_empty();
+    const bool many_stripes = stripe_ < problem_.q.shape[0];
     const bool one_scale = problem_.granularity == ScaleGranularity::kTensor;
-    return one_scale ? run_tensor() : run_stripes(problem_.new_scale, ScaleSource::kDynamic);
+    return one_scale && many_stripes ? run_tensor()
+                                     : run_stripes(problem_.new_scale, ScaleSource::kDynamic);
   }
 
  private:
+  void allocate() {
+    const auto num_values = static_cast<std::size_t>(stripe_ * cols_);
+    if (device_.kind == DeviceKind::kCpu) {
+      values_.resize(num_values);
+      values_memory_ = values_.data();
+    } else if (num_values != 0) {
+      device_values_ = DeviceMemory(device_, num_values * sizeof(float));
+      values_memory_ = device_values_.data();
+    }
+  }
+
   // No codes, but perhaps scales; and perhaps more rows than could ever be walked.
   Result<QuantizeReport> run_empty() {
     QuantizeProblem empty;
-    empty.x = make_view(values_.data(), DType::kF32, {problem_.q.shape[0], cols_});
+    empty.x = values(problem_.q.shape[0]);
     empty.q = problem_.new_q;
     empty.granularity = problem_.granularity;
     empty.scale = problem_.new_scale;
@@ -83,7 +113,7 @@ class Requantizer {
     QuantizeProblem measure;
     measure.granularity = problem_.granularity;
     measure.scale = make_view(&stripe_scale, DType::kF32, {1});
-    for (std::int64_t row = 0; row < problem_.q.shape[0]; row += kScaleBlock) {
+    for (std::int64_t row = 0; row < problem_.q.shape[0]; row += stripe_) {
       const std::int64_t num_rows = stripe_rows(row);
       Result<QuantizeReport> decoded =
           backend_->dequantize(dequantize_problem(row, num_rows), execution_);
@@ -105,7 +135,7 @@ class Requantizer {
 
   Result<QuantizeReport> run_stripes(const MutableTensorView& new_scale, ScaleSource source) {
     Result<QuantizeReport> report = QuantizeReport{};
-    for (std::int64_t row = 0; row < problem_.q.shape[0]; row += kScaleBlock) {
+    for (std::int64_t row = 0; row < problem_.q.shape[0]; row += stripe_) {
       const std::int64_t num_rows = stripe_rows(row);
       report = backend_->dequantize(dequantize_problem(row, num_rows), execution_);
       if (!report.ok()) return report;
@@ -122,10 +152,10 @@ class Requantizer {
   }
 
   [[nodiscard]] std::int64_t stripe_rows(std::int64_t row) const {
-    return std::min<std::int64_t>(kScaleBlock, problem_.q.shape[0] - row);
+    return std::min(stripe_, problem_.q.shape[0] - row);
   }
   [[nodiscard]] MutableTensorView values(std::int64_t num_rows) {
-    return make_view(values_.data(), DType::kF32, {num_rows, cols_});
+    return make_view(values_memory_, DType::kF32, {num_rows, cols_}, device_);
   }
   [[nodiscard]] DequantizeProblem dequantize_problem(std::int64_t row, std::int64_t num_rows) {
     return {rows_of(problem_.q, row, num_rows),
@@ -136,8 +166,13 @@ class Requantizer {
   const RequantizeProblem& problem_;
   const Execution& execution_;
   const Backend* backend_ = nullptr;
+  Device device_;
   std::int64_t cols_;
+  std::int64_t stripe_;
+  // One of the two holds a stripe of FP32 values.
   std::vector<float> values_;
+  DeviceMemory device_values_;
+  void* values_memory_ = nullptr;
 };
 
 }  // namespace

@@ -359,6 +359,47 @@ TEST_F(QuantizeOnGpu, without_rows_or_columns_only_scales_are_written) {
   }
 }
 
+// Whole blocks with F32 scales, requantized for UE8M0 ones; the second time where they lie.
+TEST_F(QuantizeOnGpu, requantized_codes_and_scales_have_the_cpus_bits) {
+  constexpr std::int64_t kRows = 300;
+  constexpr std::int64_t kCols = 520;
+  for (const ScaleGranularity granularity : kGranularities) {
+    for (const DType new_scale_type : {DType::kUE8M0, DType::kF32}) {
+      const bool in_place = new_scale_type == DType::kF32;
+      const ScaleShape shape = scale_shape(granularity, kRows, kCols);
+      Placed q(DType::kE4M3, kRows, kCols, Layout::kDense);
+      Placed scale(DType::kF32, shape.rows, shape.cols, Layout::kDense);
+      Placed new_q(DType::kE4M3, kRows, kCols, Layout::kPadded);
+      Placed new_scale(new_scale_type, shape.rows, shape.cols, Layout::kDense);
+      std::mt19937_64 random(9);
+      randomize(q.memory(), Data::kGaussian, random);
+      for (std::int64_t i = 0; i < scale.memory().size(); ++i) {
+        scale.memory().set(i, std::ldexp(1.0F + static_cast<float>(random() % 100) / 100, -8));
+      }
+      RequantizeProblem host{q.view(), scale.view(), granularity, new_q.view(), new_scale.view()};
+      if (in_place) {
+        host.new_q = q.view();
+        host.new_scale = scale.view();
+      }
+      if (granularity == ScaleGranularity::kTensor) host.scale.rank = host.new_scale.rank = 1;
+      const DeviceTensor device_q(host.q);
+      const DeviceTensor device_scale(host.scale);
+      const DeviceTensor device_new_q(host.new_q);
+      const DeviceTensor device_new_scale(host.new_scale);
+      RequantizeProblem device = host;
+      device.q = device_q.view();
+      device.scale = device_scale.view();
+      device.new_q = in_place ? device_q.mutable_view() : device_new_q.mutable_view();
+      device.new_scale = in_place ? device_scale.mutable_view() : device_new_scale.mutable_view();
+      (void)requantize(device, {.backend = "cuda"});
+      (void)requantize(host, {.backend = "cpu"});
+      const std::string text = std::string(to_string(granularity)) + (in_place ? " in place" : "");
+      expect_same_bytes(in_place ? device_q : device_new_q, host.new_q, "q", text);
+      expect_same_bytes(in_place ? device_scale : device_new_scale, host.new_scale, "scale", text);
+    }
+  }
+}
+
 // Two rows more than 2^31 elements apart.
 TEST_F(QuantizeOnGpu, C19_offsets_have_64_bits) {
   constexpr std::int64_t kCols = 384;
