@@ -139,6 +139,27 @@ class CommandTest(unittest.TestCase):
         for component in document["cuda_components"]:
             self.assertTrue(component["detail"])
             self.assertIsInstance(component["found"], bool)
+        self.assertIsInstance(document["gpus"], list)
+
+    def test_doctor_looks_at_the_kernel_cache(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cache = os.path.join(folder, "cubin")
+            state = self.json_of("doctor", env={"OCTAVO_CACHE_DIR": cache})["kernel_cache"]
+            self.assertEqual(state, {"folder": cache, "writable": True, "files": 0, "bytes": 0,
+                                     "damaged": 0, "problem": ""})
+            os.mkdir(cache)
+            # No name that the cache gives, one that it gives and no kernel, and a file of another kind.
+            for name in ("a.cubin", f"octavo_x-{'0' * 32}.cubin", f"octavo_x-{'g' * 32}.cubin",
+                         "notes.txt"):
+                pathlib.Path(cache, name).write_bytes(b"x" * 1000)
+            state = self.json_of("doctor", env={"OCTAVO_CACHE_DIR": cache})["kernel_cache"]
+            self.assertEqual((state["files"], state["bytes"], state["damaged"]), (3, 3000, 3))
+            # A folder below a file can never be made.
+            nowhere = {"OCTAVO_CACHE_DIR": os.path.join(cache, "notes.txt", "below")}
+            state = self.json_of("doctor", env=nowhere)["kernel_cache"]
+            self.assertFalse(state["writable"])
+            self.assertIn("notes.txt cannot be written", state["problem"])
+            self.assertIn("OCTAVO_CACHE_DIR", octavo("doctor", env=nowhere).stdout)
 
     def test_list(self):
         backends = self.json_of("list", "backends")["backends"]
@@ -166,7 +187,8 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(document["chosen"], "cpu")
         cuda, cpu = document["backends"]
         self.assertFalse(cuda["supported"])
-        self.assertEqual(cuda["reasons"][0]["kind"], "device")
+        self.assertEqual(cuda["reasons"][0]["kind"], "environment")
+        self.assertIsNone(document["plan"])
         self.assertTrue(cpu["supported"])
         self.assertRegex(cpu["kernel"], "^cpu_blocked_")
         document = self.json_of("explain", "gemm", "--numerics", "emulated", "--a-dtype", "bf16",
@@ -174,6 +196,75 @@ class CommandTest(unittest.TestCase):
         self.assertIsNone(document["chosen"])
         self.assertEqual(document["backends"][1]["reasons"][0]["kind"], "numerics")
         self.fails(BAD_USAGE, "accumulation", "explain", "gemm", "--accumulation", "fast")
+
+    def test_explain_gemm_plans_for_a_recorded_gpu(self):
+        device = SOURCE / "data/devices/h200.json"
+        document = self.json_of("explain", "gemm", "--m", 4096, "--n", 7168, "--k", 2048,
+                                "--d-dtype", "bf16", "--device-file", device)
+        self.assertEqual(document["chosen"], "cuda")
+        plan = document["plan"]
+        self.assertEqual(plan["gpu"]["num_multiprocessors"], 132)
+        cycles = [candidate["estimated_cycles"] for candidate in plan["candidates"]]
+        self.assertEqual(cycles, sorted(cycles))
+        first = plan["candidates"][0]
+        self.assertEqual(document["backends"][0]["kernel"], first["kernel"])
+        self.assertAlmostEqual(first["estimated_cycles"], first["waves"] * first["tile_cycles"])
+        self.assertAlmostEqual(first["estimated_us"], first["estimated_cycles"] / 1980)
+        self.assertTrue(any(step.startswith("a_scale: staged") for step in plan["steps"]), plan)
+        text = octavo("explain", "gemm", "--k", 300, "--device-file", device).stdout
+        self.assertIn("a: repacked", text)
+        self.assertIn("recorded", text)
+        refused = self.json_of("explain", "gemm", "--a-dtype", "bf16", "--backend", "cuda",
+                               "--device-file", device, code=ENVIRONMENT)
+        self.assertEqual(refused["backends"][0]["reasons"][0]["field"], "a")
+        self.assertIsNone(refused["chosen"])
+        self.fails(BAD_USAGE, "--device-file", "explain", "gemm", "--backend", "cpu",
+                   "--device-file", device)
+
+    def test_explain_gemm_refuses_bad_device_files(self):
+        good = json.loads((SOURCE / "data/devices/h200.json").read_text(encoding="utf-8"))
+        faults = [({**good, "num_multiprocessors": 0}, "num_multiprocessors is 0"),
+                  ({**good, "num_multiprocessors": 1e9}, "num_multiprocessors is 1000000000.0"),
+                  ({**good, "clock_mhz": -1}, "clock_mhz"), ({**good, "name": 3}, "name"),
+                  ({**good, "name": "x" * 1000}, "name is no string or too long"),
+                  ({**good, "l2_bytes": 2**63}, "l2_bytes"), ({**good, "extra": 1}, "extra"),
+                  ({"name": "x"}, "compute_major is missing"), ([], "not an object")]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "device.json")
+            for content, pattern in faults:
+                pathlib.Path(path).write_text(json.dumps(content), encoding="utf-8")
+                self.fails(BAD_USAGE, pattern, "explain", "gemm", "--device-file", path)
+            pathlib.Path(path).write_text("[" * 100000, encoding="utf-8")
+            self.fails(BAD_USAGE, "nested too deeply", "explain", "gemm", "--device-file", path)
+            pathlib.Path(path).write_text(json.dumps({**good, "num_multiprocessors": 1}),
+                                          encoding="utf-8")
+            refused = self.json_of("explain", "gemm", "--backend", "cuda", "--device-file", path,
+                                   code=ENVIRONMENT)
+            self.assertEqual(refused["backends"][0]["reasons"][0]["field"], "gpu")
+        self.fails(BAD_USAGE, "could not be opened", "explain", "gemm", "--device-file", "/none")
+
+    def test_warmup(self):
+        suite = {"suite": "small", "problems": [
+            {"op": "gemm", "m": 64, "n": 256, "k": 256, "recipe": "row", "d_dtype": "bf16"},
+            {"op": "gemm", "m": 64, "n": 256, "k": 256, "splits": 2}]}
+        components = {c["name"]: c["found"] for c in self.json_of("doctor")["cuda_components"]}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "small.json")
+            pathlib.Path(path).write_text(json.dumps(suite), encoding="utf-8")
+            arguments = ["warmup", path, "--device-file", SOURCE / "data/devices/h200.json"]
+            cache = {"OCTAVO_CACHE_DIR": os.path.join(folder, "cache")}
+            if not components["NVRTC"]:
+                self.fails(ENVIRONMENT, "libnvrtc", *arguments, env=cache)
+                return
+            document = self.json_of(*arguments, code=CHECK_FAILED, env=cache)
+            fine, refused = document["problems"]
+            self.assertEqual((fine["error"], refused["kernel"]), ("", ""))
+            self.assertIn("num_splits", refused["error"])
+            self.assertEqual([k["kernel"] for k in document["kernels"]], [fine["kernel"]])
+            state = self.json_of("doctor", env=cache)["kernel_cache"]
+            self.assertEqual((state["files"], state["damaged"]), (1, 0))
+            if not components["CUDA driver"]:
+                self.fails(ENVIRONMENT, "libcuda.so.1", "warmup", path, env=cache)
 
     def test_explain_attention(self):
         for options in ([], ["--page-size", 16, "--scales", "page_head", "--batch", 3],
@@ -293,9 +384,14 @@ class CommandTest(unittest.TestCase):
 
     def test_back_ends_forced_by_name(self):
         self.assertEqual(self.json_of(*PRODUCT, "--backend", "cpu")["backend"], "cpu")
-        self.fails(ENVIRONMENT, "device memory", *PRODUCT, "--backend", "cuda")
-        self.fails(ENVIRONMENT, "no GPU kernel for quantize", *PRODUCT,
-                   env={"OCTAVO_BACKEND": "cuda"})
+        # Without a GPU each says what was looked for and what to do.
+        for arguments, env in (([*PRODUCT, "--backend", "cuda"], None),
+                               (PRODUCT, {"OCTAVO_BACKEND": "cuda"}),
+                               (["run", "quantize", "--backend", "cuda"], None),
+                               (["bench", SOURCE / "bench/suites/llm_gemm.json", "--backend",
+                                 "cuda"], None),
+                               (["doctor", "--device-out", "/nonexistent/x"], None)):
+            self.fails(ENVIRONMENT, "libcuda.so.1|no GPU is found", *arguments, env=env)
         self.fails(BAD_USAGE, "backend is \"gpu\"; this build has \"cuda\", \"cpu\"",
                    *PRODUCT, "--backend", "gpu")
 

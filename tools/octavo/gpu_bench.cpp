@@ -14,8 +14,8 @@
 #include "cublaslt_gemm.hpp"
 #include "gpu_bench_inputs.hpp"
 #include "gpu_bench_report.hpp"
-#include "gpu_stream.hpp"
-#include "nvml_sampler.hpp"
+#include "measure/gpu_stream.hpp"
+#include "measure/nvml_sampler.hpp"
 #include "octavo/octavo.hpp"
 #include "options.hpp"
 #include "result_file.hpp"
@@ -24,13 +24,13 @@
 namespace octavo::cli {
 namespace {
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+double seconds_since(measure::Clock::time_point begin) {
+  return std::chrono::duration<double>(measure::Clock::now() - begin).count();
 }
 
 class ShapeRun {
  public:
-  ShapeRun(const GpuStream& gpu, const CublasLt* cublaslt, const DeviceMemory& workspace,
+  ShapeRun(const measure::GpuStream& gpu, const CublasLt* cublaslt, const DeviceMemory& workspace,
            const GpuBenchOptions& options, BenchShape shape, Session& session)
       : gpu_(gpu),
         cublaslt_(cublaslt),
@@ -129,7 +129,7 @@ class ShapeRun {
   std::string choose_algorithm(CublasLtProduct& product, const Contender& contender) const {
     struct Candidate {
       CublasLtAlgorithm algorithm;
-      std::unique_ptr<Graph> graph;
+      std::unique_ptr<measure::Graph> graph;
       double us = 0;
     };
     constexpr double kTryMs = 20;
@@ -159,7 +159,7 @@ class ShapeRun {
     }
     std::size_t best = 0;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
-      candidates[i].us = quantile(us[i], 0.5);
+      candidates[i].us = measure::quantile(us[i], 0.5);
       if (candidates[i].us < candidates[best].us) best = i;
     }
     product.use(candidates[best].algorithm);
@@ -168,8 +168,9 @@ class ShapeRun {
   }
 
   // One launch for each input set.
-  std::unique_ptr<Graph> graph_of(const std::function<void(const InputSet&)>& enqueue) const {
-    return std::make_unique<Graph>(gpu_, [&] {
+  std::unique_ptr<measure::Graph> graph_of(
+      const std::function<void(const InputSet&)>& enqueue) const {
+    return std::make_unique<measure::Graph>(gpu_, [&] {
       for (const InputSet& set : sets_) enqueue(set);
     });
   }
@@ -184,7 +185,7 @@ class ShapeRun {
         1, static_cast<std::int64_t>(std::ceil(ms / std::max(kShortestMs, replay_ms))));
   }
 
-  [[nodiscard]] double window_us(const Graph& graph, double ms) const {
+  [[nodiscard]] double window_us(const measure::Graph& graph, double ms) const {
     const std::int64_t num_replays = replays_for(ms, graph.replay_ms(1));
     return us_of(graph.replay_ms(num_replays), num_replays);
   }
@@ -194,7 +195,7 @@ class ShapeRun {
     const ContenderKind& kind = *contender.kind;
     constexpr unsigned char kPoison = 0xFF;  // BF16 NaN
     const auto product_of = [&](const InputSet& set) {
-      gpu_.fill(set.d, kPoison);
+      gpu_.fill(set.d.data(), kPoison, set.d.num_bytes());
       contender.enqueue(set);
       gpu_.wait();
       return sample_.download(set);
@@ -276,16 +277,16 @@ class ShapeRun {
       for (std::size_t i = 0; i < timed.size(); ++i) {
         Contender& contender = *timed[round % 2 == 0 ? i : timed.size() - 1 - i];
         guarded(contender, [&] {
-          const Clock::time_point begin = Clock::now();
+          const measure::Clock::time_point begin = measure::Clock::now();
           const double ms = contender.graph->replay_ms(contender.num_replays);
-          contender.windows.push_back({begin, Clock::now()});
+          contender.windows.push_back({begin, measure::Clock::now()});
           contender.us.push_back(us_of(ms, contender.num_replays));
         });
       }
     }
   }
 
-  const GpuStream& gpu_;
+  const measure::GpuStream& gpu_;
   const CublasLt* cublaslt_;
   const DeviceMemory& workspace_;
   const GpuBenchOptions& options_;
@@ -349,19 +350,19 @@ std::vector<const ContenderKind*> kinds_of(const std::vector<std::string>& names
 
 void bench_on_gpu(const BenchSuite& suite, const GpuBenchOptions& options,
                   const std::string& command, Session& session) {
-  const Clock::time_point begin = Clock::now();
+  const measure::Clock::time_point begin = measure::Clock::now();
   const std::vector<const ContenderKind*> kinds = kinds_of(options.contenders);
   const std::vector<BenchShape> shapes = shapes_of(suite, options.shapes);
-  const GpuStream gpu;
-  const NvmlSampler sampler(gpu.bus_id());
-  const GpuDescription description = gpus().at(static_cast<std::size_t>(kMeasuredGpu.ordinal));
+  const measure::GpuStream gpu;
+  const measure::NvmlSampler sampler(gpu.bus_id());
+  const GpuDescription description = gpus().at(static_cast<std::size_t>(measure::kGpu.ordinal));
   std::optional<CublasLt> cublaslt;
   try {
     cublaslt.emplace(options.cublaslt);
   } catch (const Error& error) {
     session.text(fmt::format("no yardstick: {}\n", error.what()));
   }
-  const DeviceMemory workspace(kMeasuredGpu, CublasLtProduct::kWorkspaceBytes);
+  const DeviceMemory workspace(measure::kGpu, CublasLtProduct::kWorkspaceBytes);
   const bool given = !options.commit.empty();
   Json result = {{"schema", kResultSchema},
                  {"date", today()},
@@ -392,7 +393,7 @@ void bench_on_gpu(const BenchSuite& suite, const GpuBenchOptions& options,
     if (!options.out.empty()) write_result(result, options.out);
   };
   write();
-  std::vector<TimeWindow> windows;
+  std::vector<measure::TimeWindow> windows;
   bool all_right = true;
   bool broken = false;
   for (const BenchShape shape : shapes) {
@@ -420,7 +421,7 @@ void bench_on_gpu(const BenchSuite& suite, const GpuBenchOptions& options,
       session.text(fmt::format("{} {}\n", text_of(shape), error.what()));
       broken = true;
     }
-    const ClockAndPower load = sampler.medians(windows);
+    const measure::ClockAndPower load = sampler.medians(windows);
     result["machine"]["sm_clock_mhz"] = known(load.sm_clock_mhz, load.num_samples > 0);
     result["machine"]["power_w"] = known(load.power_w, load.num_samples > 0);
     result["summary"] = summary_of(result.at("rows"));

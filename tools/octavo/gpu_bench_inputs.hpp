@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "gpu_stream.hpp"
+#include "measure/gpu_stream.hpp"
 #include "octavo/octavo.hpp"
 
 namespace octavo::cli {
@@ -110,7 +110,8 @@ struct InputSet {
   std::vector<DeviceMemory> b_scales;
 };
 
-inline std::vector<InputSet> make_input_sets(const GpuStream& gpu, const HostOperands& host) {
+inline std::vector<InputSet> make_input_sets(const measure::GpuStream& gpu,
+                                             const HostOperands& host) {
   // Four times the 60 MB second-level cache, and memory for other users of the GPU.
   constexpr std::int64_t kMinBytes = 240'000'000;
   constexpr std::int64_t kMaxBytes = 20'000'000'000;
@@ -126,17 +127,17 @@ inline std::vector<InputSet> make_input_sets(const GpuStream& gpu, const HostOpe
     InputSet set;
     const InputSet* first = sets.empty() ? nullptr : &sets.front();
     const auto filled = [&](const auto& values, const DeviceMemory* source) {
-      DeviceMemory buffer(kMeasuredGpu, values.size() * sizeof(values[0]));
+      DeviceMemory buffer(measure::kGpu, values.size() * sizeof(values[0]));
       if (source == nullptr) {
         buffer.copy_from_host(values.data(), buffer.num_bytes());
       } else {
-        gpu.copy(buffer, *source);
+        gpu.copy(buffer.data(), source->data(), buffer.num_bytes());
       }
       return buffer;
     };
     set.a = filled(host.a(), first != nullptr ? &first->a : nullptr);
     set.b = filled(host.b(), first != nullptr ? &first->b : nullptr);
-    set.d = DeviceMemory(kMeasuredGpu, static_cast<std::size_t>(2 * shape.m * shape.n));
+    set.d = DeviceMemory(measure::kGpu, static_cast<std::size_t>(2 * shape.m * shape.n));
     for (std::size_t r = 0; r < std::size(kScaleRecipes); ++r) {
       const ScalePair& scales = host.scales_of(kScaleRecipes[r]);
       set.a_scales.push_back(filled(scales.a, first != nullptr ? &first->a_scales[r] : nullptr));
@@ -155,9 +156,9 @@ inline GemmProblem device_problem(const InputSet& set, BenchShape shape, ScaleRe
     return static_cast<const void*>(buffer.data());
   };
   GemmProblem problem;
-  problem.a = make_view(constant(set.a), DType::kE4M3, {shape.m, shape.k}, kMeasuredGpu);
-  problem.b = make_view(constant(set.b), DType::kE4M3, {shape.n, shape.k}, kMeasuredGpu);
-  problem.d = make_view(set.d.data(), DType::kBF16, {shape.m, shape.n}, kMeasuredGpu);
+  problem.a = make_view(constant(set.a), DType::kE4M3, {shape.m, shape.k}, measure::kGpu);
+  problem.b = make_view(constant(set.b), DType::kE4M3, {shape.n, shape.k}, measure::kGpu);
+  problem.d = make_view(set.d.data(), DType::kBF16, {shape.m, shape.n}, measure::kGpu);
   problem.recipe = recipe;
   problem.accumulation = accumulation;
   const void* a_scale = constant(set.a_scales[r]);
@@ -165,18 +166,18 @@ inline GemmProblem device_problem(const InputSet& set, BenchShape shape, ScaleRe
   const std::int64_t k_blocks = num_scale_blocks(shape.k);
   switch (recipe) {
     case ScaleRecipe::kTensor:
-      problem.a_scale = make_view(a_scale, DType::kF32, {1}, kMeasuredGpu);
-      problem.b_scale = make_view(b_scale, DType::kF32, {1}, kMeasuredGpu);
+      problem.a_scale = make_view(a_scale, DType::kF32, {1}, measure::kGpu);
+      problem.b_scale = make_view(b_scale, DType::kF32, {1}, measure::kGpu);
       break;
     case ScaleRecipe::kRow:
-      problem.a_scale = make_view(a_scale, DType::kF32, {shape.m}, kMeasuredGpu);
-      problem.b_scale = make_view(b_scale, DType::kF32, {shape.n}, kMeasuredGpu);
+      problem.a_scale = make_view(a_scale, DType::kF32, {shape.m}, measure::kGpu);
+      problem.b_scale = make_view(b_scale, DType::kF32, {shape.n}, measure::kGpu);
       break;
     case ScaleRecipe::kBlock:
       problem.a_scale =
-          transposed(make_view(a_scale, DType::kF32, {k_blocks, shape.m}, kMeasuredGpu), 0, 1);
+          transposed(make_view(a_scale, DType::kF32, {k_blocks, shape.m}, measure::kGpu), 0, 1);
       problem.b_scale =
-          make_view(b_scale, DType::kF32, {num_scale_blocks(shape.n), k_blocks}, kMeasuredGpu);
+          make_view(b_scale, DType::kF32, {num_scale_blocks(shape.n), k_blocks}, measure::kGpu);
       break;
     default: throw std::logic_error("device_problem: this recipe is not measured");
   }

@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "gpu_bench_inputs.hpp"
-#include "gpu_stream.hpp"
-#include "nvml_sampler.hpp"
+#include "measure/gpu_stream.hpp"
+#include "measure/nvml_sampler.hpp"
+#include "measure/quantile.hpp"
 #include "octavo/octavo.hpp"
 #include "session.hpp"
-#include "timing.hpp"
 
 namespace octavo::cli {
 
@@ -57,10 +57,10 @@ struct Contender {
   std::function<void(const InputSet& set)> enqueue;
   std::string skipped_because;  // empty if it is timed
   Json error = nullptr;
-  std::unique_ptr<Graph> graph;
+  std::unique_ptr<measure::Graph> graph;
   std::int64_t num_replays = 1;  // a window
   std::vector<double> us;        // a product, each window's mean
-  std::vector<TimeWindow> windows;
+  std::vector<measure::TimeWindow> windows;
 };
 
 inline std::string text_of(BenchShape shape) {
@@ -70,11 +70,11 @@ inline std::string text_of(BenchShape shape) {
 inline Json known(double value, bool is_known) { return is_known ? Json(value) : Json(); }
 
 inline Json rows_of(BenchShape shape, std::size_t num_sets,
-                    const std::vector<Contender>& contenders, const NvmlSampler& sampler) {
+                    const std::vector<Contender>& contenders, const measure::NvmlSampler& sampler) {
   double yardstick = 0;
   for (const Contender& contender : contenders) {
     if (contender.kind->name == std::string_view(kYardstick) && !contender.us.empty()) {
-      yardstick = quantile(contender.us, 0.5);
+      yardstick = measure::quantile(contender.us, 0.5);
     }
   }
   const auto product = [](std::int64_t a, std::int64_t b) { return static_cast<double>(a * b); };
@@ -84,9 +84,9 @@ inline Json rows_of(BenchShape shape, std::size_t num_sets,
   Json rows = Json::array();
   for (const Contender& contender : contenders) {
     const bool timed = !contender.us.empty();
-    const double us = timed ? quantile(contender.us, 0.5) : 1;
+    const double us = timed ? measure::quantile(contender.us, 0.5) : 1;
     const bool has_ratio = timed && yardstick > 0;
-    const ClockAndPower load = sampler.medians(contender.windows);
+    const measure::ClockAndPower load = sampler.medians(contender.windows);
     Json row = {{"problem",
                  {{"op", "gemm"},
                   {"m", shape.m},
@@ -110,8 +110,8 @@ inline Json rows_of(BenchShape shape, std::size_t num_sets,
                 {"repeat", nullptr}};
     if (timed) {
       row["us"] = {{"median", us},
-                   {"p10", quantile(contender.us, 0.1)},
-                   {"p90", quantile(contender.us, 0.9)}};
+                   {"p10", measure::quantile(contender.us, 0.1)},
+                   {"p90", measure::quantile(contender.us, 0.9)}};
     } else {
       row["skipped"] = contender.skipped_because;
     }

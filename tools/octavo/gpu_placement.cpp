@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "gpu_stream.hpp"
+#include "measure/gpu_stream.hpp"
 #include "octavo/gemm.hpp"
 #include "octavo/runtime.hpp"
 
@@ -48,10 +48,10 @@ Placement placement_of(const ExecutionRequest& how) {
 
 GpuTensor::GpuTensor(const HostTensor& host) {
   if (host.absent()) return;
-  memory_ = DeviceMemory(kMeasuredGpu, host.bytes().size());
+  memory_ = DeviceMemory(measure::kGpu, host.bytes().size());
   upload(host);
   const TensorView like = host.view();
-  view_ = {memory_.data(), like.dtype, like.rank, like.shape, like.strides, kMeasuredGpu};
+  view_ = {memory_.data(), like.dtype, like.rank, like.shape, like.strides, measure::kGpu};
 }
 
 }  // namespace octavo::cli

@@ -17,9 +17,6 @@ struct Timing {
   std::int64_t num_runs = 0;
 };
 
-// Between the two nearest values, linearly; `values` must not be empty.
-[[nodiscard]] double quantile(std::vector<double> values, double share);
-
 [[nodiscard]] Timing summarize(const std::vector<double>& times_us);
 [[nodiscard]] Json to_json(const Timing& timing);
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gpu_stream.hpp"
+#include "measure/gpu_stream.hpp"
 
 namespace octavo::cli {
 namespace {
@@ -17,7 +17,7 @@ MutableTensorView unplaced(std::uintptr_t address, DType dtype,
   MutableTensorView view;
   view.data = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
   view.dtype = dtype;
-  view.device = kMeasuredGpu;
+  view.device = measure::kGpu;
   view.rank = static_cast<int>(shape.size());
   std::int64_t stride = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {

@@ -138,8 +138,7 @@ BenchRow run_problem(const BenchProblem& problem, const BenchOptions& options) {
   return row;
 }
 
-void bench_on_cpu(const BenchSuite& suite, BenchOptions options, Session& session) {
-  options.how.backend = "cpu";
+void bench_on_cpu(const BenchSuite& suite, const BenchOptions& options, Session& session) {
   // Created first: a path that cannot be written is noticed before the hour of measuring.
   std::optional<ReplacedFile> file;
   if (!options.gpu.out.empty()) file.emplace(options.gpu.out);

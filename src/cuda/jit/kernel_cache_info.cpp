@@ -57,9 +57,10 @@ KernelCacheInfo kernel_cache_info() {
     return info;
   }
   const std::filesystem::path existing = nearest_existing(folder);
-  info.writable = ::access(existing.c_str(), W_OK | X_OK) == 0;
-  if (!info.writable) info.problem = fmt::format("{} cannot be written", existing.string());
   std::error_code error;
+  info.writable = std::filesystem::is_directory(existing, error) &&
+                  ::access(existing.c_str(), W_OK | X_OK) == 0;
+  if (!info.writable) info.problem = fmt::format("{} cannot be written", existing.string());
   if (existing != folder) return info;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {

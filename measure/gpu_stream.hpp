@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One stream of GPU 0 as measurements need it: fills, graphs and their time, through the driver,
-// which is looked for at run time (nothing of CUDA is needed to build). Memory is DeviceMemory's.
+// which is looked for at run time (nothing of CUDA is needed to build). Memory is
+// octavo::DeviceMemory's.
 // Work that never ends ends the process.
 #pragma once
 
@@ -18,13 +19,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "octavo/device_memory.hpp"
 #include "octavo/error.hpp"
+#include "octavo/tensor_view.hpp"
 
-namespace octavo::cli {
+namespace octavo::measure {
 
 // The one that is measured.
-inline constexpr Device kMeasuredGpu{DeviceKind::kCuda, 0};
+inline constexpr Device kGpu{DeviceKind::kCuda, 0};
 
 class GpuStream {
  public:
@@ -66,7 +67,7 @@ class GpuStream {
     // NOTE: the second form came with CUDA 12.8; both take the same arguments.
     if (!find("cuEventElapsedTime_v2", elapsed_)) need("cuEventElapsedTime", elapsed_);
     check(init_(0), "cuInit");
-    check(device_get_(&device_, kMeasuredGpu.ordinal), "cuDeviceGet");
+    check(device_get_(&device_, kGpu.ordinal), "cuDeviceGet");
     void* context = nullptr;
     check(retain_context_(&context, device_), "cuDevicePrimaryCtxRetain");
     check(set_context_(context), "cuCtxSetCurrent");
@@ -87,12 +88,12 @@ class GpuStream {
           "cuDeviceGetPCIBusId");
     return text.data();
   }
-  // Both go on the stream; sizes are those of `to`.
-  void copy(const DeviceMemory& to, const DeviceMemory& from) const {
-    check(copy_(address_of(to), address_of(from), to.num_bytes(), stream_), "cuMemcpyDtoDAsync");
+  // Both are put on the stream; all memory is the GPU's.
+  void copy(void* to, const void* from, std::size_t bytes) const {
+    check(copy_(address_of(to), address_of(from), bytes, stream_), "cuMemcpyDtoDAsync");
   }
-  void fill(const DeviceMemory& to, unsigned char value) const {
-    check(fill_(address_of(to), value, to.num_bytes(), stream_), "cuMemsetD8Async");
+  void fill(void* to, unsigned char value, std::size_t bytes) const {
+    check(fill_(address_of(to), value, bytes, stream_), "cuMemsetD8Async");
   }
 
   // Until everything on the stream is done. Throws what went wrong there.
@@ -161,9 +162,7 @@ class GpuStream {
   static constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 
   using Address = unsigned long long;  // CUdeviceptr
-  static Address address_of(const DeviceMemory& memory) {
-    return reinterpret_cast<Address>(memory.data());
-  }
+  static Address address_of(const void* memory) { return reinterpret_cast<Address>(memory); }
 
   // Prototypes of cuda.h: every handle is a pointer, every result an int.
   int (*error_string_)(int, const char**) = nullptr;
@@ -207,4 +206,4 @@ class Graph {
   void* graph_;
 };
 
-}  // namespace octavo::cli
+}  // namespace octavo::measure

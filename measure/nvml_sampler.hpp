@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace octavo::cli {
+namespace octavo::measure {
 
 using Clock = std::chrono::steady_clock;
 
@@ -156,4 +156,4 @@ class NvmlSampler {
   std::thread thread_;
 };
 
-}  // namespace octavo::cli
+}  // namespace octavo::measure
