@@ -23,9 +23,18 @@ struct FinishOutputParams {
 };
 
 inline constexpr int kFinishThreads = 256;
-inline constexpr int kFinishTile = 32;  // rows and columns of a thread block's square
 
+// What is finished at a time: of a D with contiguous rows, one stretch of a row for each warp; of
+// others, a square for each thread block.
+inline constexpr int kFinishStretch = 512;
+inline constexpr int kFinishTile = 32;
+
+// Pieces of work of one launch; thread blocks take them in turn.
 [[nodiscard]] constexpr long long num_finish_tiles(const FinishOutputParams& params) noexcept {
+  constexpr int kWarps = kFinishThreads / 32;
+  if (params.output_col_stride == 1) {
+    return (params.m * ((params.n + kFinishStretch - 1) / kFinishStretch) + kWarps - 1) / kWarps;
+  }
   return ((params.m + kFinishTile - 1) / kFinishTile) *
          ((params.n + kFinishTile - 1) / kFinishTile);
 }

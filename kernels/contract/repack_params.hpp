@@ -30,11 +30,13 @@ struct RepackParams {
 inline constexpr int kRepackAlignment = 16;
 
 inline constexpr int kRepackThreads = 256;
+// Thread blocks that a multiprocessor holds at once: more have too few registers for their loads.
+inline constexpr int kRepackBlocks = 4;
 
 // What a thread block copies at a time. Columns: a square that shared memory turns around; rows:
 // one stretch of a row for each warp.
 inline constexpr int kRepackTile = 128;
-inline constexpr int kRepackStretch = 512;
+inline constexpr int kRepackStretch = 1024;
 
 // Pieces of work of one launch; thread blocks take them in turn.
 [[nodiscard]] constexpr long long num_repack_tiles(const RepackParams& params) noexcept {

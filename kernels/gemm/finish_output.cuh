@@ -29,34 +29,114 @@ __device__ __forceinline__ void store_rounded(void* values, long long i, DType t
   }
 }
 
-// Squares of D pass through shared memory, so that sums are read along N and D is written along
+// What every element of a call passes through.
+struct OutputSteps {
+  const FinishOutputParams& params;
+  DType type;
+  float inverse;
+
+  __device__ __forceinline__ explicit OutputSteps(const FinishOutputParams& of)
+      : params(of),
+        type(static_cast<DType>(of.output_dtype)),
+        // A rounded reciprocal and a product, not a quotient: these are the definition's bits.
+        inverse(of.output_scale != nullptr ? __frcp_rn(__ldg(of.output_scale)) : 1.0F) {}
+
+  // The sum that stands for K = 0: adding D's old value to -0 keeps every bit of it.
+  __device__ __forceinline__ float empty_sum() const {
+    return params.accumulates != 0 ? -0.0F : 0.0F;
+  }
+
+  // Before rounding; `at`: the element's place in D.
+  __device__ __forceinline__ float value(float sum, long long col, long long at) const {
+    float value = sum;
+    if (params.accumulates != 0) value = __fadd_rn(value, load_value(params.output, at, type));
+    if (params.bias != nullptr) {
+      value = __fadd_rn(value, load_value(params.bias, col * params.bias_stride,
+                                          static_cast<DType>(params.bias_dtype)));
+    }
+    if (params.output_scale != nullptr) value = __fmul_rn(value, inverse);
+    return value;
+  }
+};
+
+// A D whose rows are contiguous: each lane takes four columns at a time, each warp a stretch.
+__device__ __forceinline__ void finish_rows(const FinishOutputParams& params) {
+  constexpr int kWarps = kFinishThreads / 32;
+  constexpr int kColumns = 4;
+  constexpr int kGroups = kFinishStretch / (32 * kColumns);
+  const OutputSteps steps(params);
+  const long long stretches = (params.n + kFinishStretch - 1) / kFinishStretch;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (long long task = static_cast<long long>(blockIdx.x) * kWarps + threadIdx.x / 32;
+       task < params.m * stretches; task += static_cast<long long>(gridDim.x) * kWarps) {
+    const long long row = task / stretches;
+    const long long first = (task - row * stretches) * kFinishStretch + lane * kColumns;
+    float4 sums[kGroups];
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      const long long col = first + group * 32 * kColumns;
+      // Rows of sums are padded to whole groups.
+      if (params.sums != nullptr && col < params.n) {
+        sums[group] =
+            *reinterpret_cast<const float4*>(params.sums + row * params.sums_stride + col);
+      } else {
+        const float empty = steps.empty_sum();
+        sums[group] = {empty, empty, empty, empty};
+      }
+    }
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      const long long col = first + group * 32 * kColumns;
+      const long long at = row * params.output_row_stride + col;
+      float values[kColumns] = {sums[group].x, sums[group].y, sums[group].z, sums[group].w};
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) {
+        if (col + i < params.n) values[i] = steps.value(values[i], col + i, at + i);
+      }
+      auto* bytes = static_cast<unsigned char*>(params.output);
+      if (is_fp8(steps.type) && col + kColumns <= params.n &&
+          reinterpret_cast<unsigned long long>(bytes + at) % kColumns == 0) {
+        unsigned packed = 0;
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+          packed |= static_cast<unsigned>(to_fp8(values[i], steps.type)) << (8 * i);
+        }
+        *reinterpret_cast<unsigned*>(bytes + at) = packed;
+      } else {
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+          if (col + i < params.n) store_rounded(params.output, at + i, steps.type, values[i]);
+        }
+      }
+    }
+  }
+}
+
+// Any D: squares pass through shared memory, so that sums are read along N and D is written along
 // whichever of its dimensions lies closer in memory.
-__device__ __forceinline__ void finish_output(const FinishOutputParams& params) {
+__device__ __forceinline__ void finish_squares(const FinishOutputParams& params) {
   constexpr int kRowsAtOnce = kFinishThreads / kFinishTile;
   __shared__ float square[kFinishTile][kFinishTile + 1];  // PERF: + 1 against bank conflicts
+  const OutputSteps steps(params);
   const long long tiles_n = (params.n + kFinishTile - 1) / kFinishTile;
+  const long long num_tiles = (params.m + kFinishTile - 1) / kFinishTile * tiles_n;
   const int lane = static_cast<int>(threadIdx.x) % kFinishTile;
   const int warp = static_cast<int>(threadIdx.x) / kFinishTile;
-  const auto type = static_cast<DType>(params.output_dtype);
-  // A rounded reciprocal and a product, not a quotient: these are the definition's bits.
-  const float inverse =
-      params.output_scale != nullptr ? __frcp_rn(__ldg(params.output_scale)) : 1.0F;
-  const long long num_tiles = num_finish_tiles(params);
   for (long long tile = blockIdx.x; tile < num_tiles; tile += gridDim.x) {
     const long long tile_m = tile / tiles_n;
     const long long first_row = tile_m * kFinishTile;
     const long long first_col = (tile - tile_m * tiles_n) * kFinishTile;
-    if (params.sums != nullptr) {
 #pragma unroll
-      for (int i = 0; i < kFinishTile; i += kRowsAtOnce) {
-        const long long row = first_row + i + warp;
-        const long long col = first_col + lane;
-        if (row < params.m && col < params.n) {
-          square[i + warp][lane] = params.sums[row * params.sums_stride + col];
-        }
+    for (int i = 0; i < kFinishTile; i += kRowsAtOnce) {
+      const long long row = first_row + i + warp;
+      const long long col = first_col + lane;
+      float sum = steps.empty_sum();
+      if (params.sums != nullptr && row < params.m && col < params.n) {
+        sum = params.sums[row * params.sums_stride + col];
       }
-      __syncthreads();
+      square[i + warp][lane] = sum;
     }
+    __syncthreads();
 #pragma unroll
     for (int i = 0; i < kFinishTile; i += kRowsAtOnce) {
       const int tile_row = params.down_columns != 0 ? lane : i + warp;
@@ -64,19 +144,19 @@ __device__ __forceinline__ void finish_output(const FinishOutputParams& params) 
       const long long row = first_row + tile_row;
       const long long col = first_col + tile_col;
       if (row >= params.m || col >= params.n) continue;
-      // Adding D's old value to -0 keeps every bit of it.
-      float value = params.accumulates != 0 ? -0.0F : 0.0F;
-      if (params.sums != nullptr) value = square[tile_row][tile_col];
       const long long at = row * params.output_row_stride + col * params.output_col_stride;
-      if (params.accumulates != 0) value = __fadd_rn(value, load_value(params.output, at, type));
-      if (params.bias != nullptr) {
-        value = __fadd_rn(value, load_value(params.bias, col * params.bias_stride,
-                                            static_cast<DType>(params.bias_dtype)));
-      }
-      if (params.output_scale != nullptr) value = __fmul_rn(value, inverse);
-      store_rounded(params.output, at, type, value);
+      store_rounded(params.output, at, steps.type,
+                    steps.value(square[tile_row][tile_col], col, at));
     }
-    if (params.sums != nullptr) __syncthreads();
+    __syncthreads();
+  }
+}
+
+__device__ __forceinline__ void finish_output(const FinishOutputParams& params) {
+  if (params.output_col_stride == 1) {
+    finish_rows(params);
+  } else {
+    finish_squares(params);
   }
 }
 

@@ -10,23 +10,47 @@ namespace octavo {
 
 inline constexpr int kWordBytes = 4;
 
-// Bytes [i, i + 4) of a line of n contiguous bytes, at any alignment; zeros behind its end.
-__device__ __forceinline__ unsigned load_word(const unsigned char* line, long long i, long long n) {
-  const unsigned char* from = line + i;
-  const int shift = static_cast<int>(reinterpret_cast<unsigned long long>(from) % kWordBytes);
-  if (shift == 0 && i + kWordBytes <= n) return __ldg(reinterpret_cast<const unsigned*>(from));
-  // Two aligned words that lie within the line as a whole: nothing outside of it is read.
-  if (i >= shift && i - shift + 2 * kWordBytes <= n) {
-    const auto* words = reinterpret_cast<const unsigned*>(from - shift);
-    return __funnelshift_r(__ldg(words), __ldg(words + 1), 8 * shift);
+// A line of contiguous bytes that begins at any address, read in words of 4; zeros behind its end.
+// In two steps, the first without branches, so that a thread has many loads on their way at once.
+struct Line {
+  const unsigned char* bytes;
+  long long size;
+  int shift;  // bytes from the aligned word before it
+
+  __device__ __forceinline__ Line(const unsigned char* from, long long n)
+      : bytes(from),
+        size(n),
+        shift(static_cast<int>(reinterpret_cast<unsigned long long>(from) % kWordBytes)) {}
+
+  struct Words {
+    unsigned low;
+    unsigned high;
+  };
+
+  // The aligned words that hold bytes [i, i + 4), i a multiple of 4. One that begins before the
+  // line lies in the line's allocation all the same; one that ends behind it may not.
+  __device__ __forceinline__ Words load(long long i) const {
+    const auto* words = reinterpret_cast<const unsigned*>(bytes + i - shift);
+    const long long left = size - i + shift;
+    Words loaded{0, 0};
+    if (left >= kWordBytes) loaded.low = __ldg(words);
+    if (shift != 0 && left >= 2 * kWordBytes) loaded.high = __ldg(words + 1);
+    return loaded;
   }
-  unsigned word = 0;
-#pragma unroll
-  for (int byte = 0; byte < kWordBytes; ++byte) {
-    if (i + byte < n) word |= static_cast<unsigned>(__ldg(from + byte)) << (8 * byte);
+
+  __device__ __forceinline__ unsigned word(Words loaded, long long i) const {
+    const long long left = size - i + shift;
+    if (left >= 2 * kWordBytes || (shift == 0 && left >= kWordBytes)) {
+      return __funnelshift_r(loaded.low, loaded.high, 8 * shift);
+    }
+    unsigned result = 0;
+#pragma unroll 1
+    for (int byte = 0; byte < kWordBytes && i + byte < size; ++byte) {
+      result |= static_cast<unsigned>(__ldg(bytes + i + byte)) << (8 * byte);
+    }
+    return result;
   }
-  return word;
-}
+};
 
 // One stretch of a row for each warp.
 __device__ __forceinline__ void repack_rows(const RepackParams& params) {
@@ -46,14 +70,22 @@ __device__ __forceinline__ void repack_rows(const RepackParams& params) {
     auto* to = static_cast<unsigned char*>(params.to) + batch * params.to_batch_stride +
                row * params.to_row_stride;
     unsigned words[kWords];
+    if (params.layout == RepackFrom::kRows) {
+      const Line line(from, params.k);
+      Line::Words loaded[kWords];
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) {
-      const long long k = first + (i * 32 + lane) * kWordBytes;
-      words[i] = 0;
-      if (k >= params.k) continue;
-      if (params.layout == RepackFrom::kRows) {
-        words[i] = load_word(from, k, params.k);
-      } else {
+      for (int i = 0; i < kWords; ++i) {
+        loaded[i] = line.load(first + (i * 32 + lane) * kWordBytes);
+      }
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        words[i] = line.word(loaded[i], first + (i * 32 + lane) * kWordBytes);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) {
+        const long long k = first + (i * 32 + lane) * kWordBytes;
+        words[i] = 0;
 #pragma unroll
         for (int byte = 0; byte < kWordBytes; ++byte) {
           if (k + byte < params.k) {
@@ -93,30 +125,40 @@ __device__ __forceinline__ void repack_columns(const RepackParams& params) {
     // Each lane turns blocks of 4 rows by 4 of K around in registers. A warp's loads are 128 rows
     // of one k.
     const long long lane_row = first_row + lane * kWordBytes;
+#pragma unroll 1
+    for (int word = warp; word < kWords; word += 2 * kWarps) {
+      // Two blocks at a time, for loads in flight.
+      Line::Words loaded[2][kWordBytes];
 #pragma unroll
-    for (int pass = 0; pass < kWords / kWarps; ++pass) {
-      const int word = pass * kWarps + warp;
-      const long long k = first_k + word * kWordBytes;
-      unsigned column[kWordBytes];
-#pragma unroll
-      for (int i = 0; i < kWordBytes; ++i) {
-        column[i] = 0;
-        if (k + i < params.k && lane_row < params.rows) {
-          column[i] = load_word(from + (k + i) * params.from_k_stride, lane_row, params.rows);
-        }
+      for (int i = 0; i < 2 * kWordBytes; ++i) {
+        const long long k =
+            first_k + (word + i / kWordBytes * kWarps) * kWordBytes + i % kWordBytes;
+        const Line line(from + k * params.from_k_stride, k < params.k ? params.rows : 0);
+        loaded[i / kWordBytes][i % kWordBytes] = line.load(lane_row);
       }
-      // Bytes 0 and 1, then 2 and 3, of two columns interleaved; then pairs of those.
-      const unsigned low01 = __byte_perm(column[0], column[1], 0x5140);
-      const unsigned low23 = __byte_perm(column[2], column[3], 0x5140);
-      const unsigned high01 = __byte_perm(column[0], column[1], 0x7362);
-      const unsigned high23 = __byte_perm(column[2], column[3], 0x7362);
-      const unsigned rows[kWordBytes] = {
-          __byte_perm(low01, low23, 0x5410), __byte_perm(low01, low23, 0x7632),
-          __byte_perm(high01, high23, 0x5410), __byte_perm(high01, high23, 0x7632)};
-      // PERF: word w of row r lies at w ^ (r / 4): no two lanes meet in a bank, here or below.
 #pragma unroll
-      for (int i = 0; i < kWordBytes; ++i) {
-        square[(lane * kWordBytes + i) * kWords + (word ^ lane)] = rows[i];
+      for (int part = 0; part < 2; ++part) {
+        const int part_word = word + part * kWarps;
+        unsigned column[kWordBytes];
+#pragma unroll
+        for (int i = 0; i < kWordBytes; ++i) {
+          const long long k = first_k + part_word * kWordBytes + i;
+          const Line line(from + k * params.from_k_stride, k < params.k ? params.rows : 0);
+          column[i] = line.word(loaded[part][i], lane_row);
+        }
+        // Bytes 0 and 1, then 2 and 3, of two columns interleaved; then pairs of those.
+        const unsigned low01 = __byte_perm(column[0], column[1], 0x5140);
+        const unsigned low23 = __byte_perm(column[2], column[3], 0x5140);
+        const unsigned high01 = __byte_perm(column[0], column[1], 0x7362);
+        const unsigned high23 = __byte_perm(column[2], column[3], 0x7362);
+        const unsigned rows[kWordBytes] = {
+            __byte_perm(low01, low23, 0x5410), __byte_perm(low01, low23, 0x7632),
+            __byte_perm(high01, high23, 0x5410), __byte_perm(high01, high23, 0x7632)};
+        // PERF: word w of row r lies at w ^ (r / 4): no two lanes meet in a bank, here or below.
+#pragma unroll
+        for (int i = 0; i < kWordBytes; ++i) {
+          square[(lane * kWordBytes + i) * kWords + (part_word ^ lane)] = rows[i];
+        }
       }
     }
     __syncthreads();

@@ -24,14 +24,14 @@ std::string config_text(const GemmConfig& config) {
       config.has_bias);
 }
 
-// The entry around kernels/gemm/<function>.cuh.
+// The entry around kernels/gemm/<function>.cuh. `blocks`: that a multiprocessor must hold at once.
 KernelSource small_kernel_source(const char* entry, const char* function, const char* params,
-                                 unsigned threads) {
+                                 unsigned threads, unsigned blocks = 1) {
   return {entry, fmt::format("#include \"kernels/gemm/{1}.cuh\"\n"
-                             "extern \"C\" __global__ void __launch_bounds__({3})\n"
+                             "extern \"C\" __global__ void __launch_bounds__({3}, {4})\n"
                              "{0}(const __grid_constant__ octavo::{2} params) {{\n"
                              "  octavo::{1}(params);\n}}\n",
-                             entry, function, params, threads)};
+                             entry, function, params, threads, blocks)};
 }
 
 }  // namespace
@@ -53,7 +53,8 @@ KernelSource stage_scales_source() {
 }
 
 KernelSource repack_operand_source() {
-  return small_kernel_source(kRepackOperandEntry, "repack_operand", "RepackParams", kRepackThreads);
+  return small_kernel_source(kRepackOperandEntry, "repack_operand", "RepackParams", kRepackThreads,
+                             kRepackBlocks);
 }
 
 KernelSource finish_output_source() {
