@@ -69,6 +69,14 @@ inline constexpr int kTileCols = kTileWarpCols * kQuantizeWarp * kQuantizeChunk;
   return kTileWarpRows * chunks_per_thread(x);
 }
 
+// The tile of kBlock1x128 where scales of neighbouring blocks lie together: each warp has a row,
+// and a lane's chunks follow each other there.
+inline constexpr int kLongTileRows = kQuantizeThreads / kQuantizeWarp;
+inline constexpr int kLongTileStep = kQuantizeWarp * kQuantizeChunk;
+[[nodiscard]] constexpr int quantize_long_tile_cols(DType x) noexcept {
+  return kLongTileStep * chunks_per_thread(x);
+}
+
 struct QuantizeParams {
   void* x;      // not written by quantization
   void* q;      // not written by dequantization
@@ -88,6 +96,7 @@ struct QuantizeParams {
   int num_partials;
   float amax_floor;
   unsigned char scale_is_ue8m0;
+  unsigned char has_long_tiles;  // kBlock1x128
 };
 
 }  // namespace octavo

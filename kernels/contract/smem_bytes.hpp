@@ -22,12 +22,14 @@ struct GemmSharedMemory {
   int b_stage_bytes;
   int a_scale_stage_bytes;
   int b_scale_stage_bytes;
+  int column_scale_bytes;  // of one consumer
   // Offsets from the start, which is aligned to kSwizzleAtomBytes.
   int a;
   int b;
   int output;
   int a_scale;
   int b_scale;
+  int column_scale;
   int full_barriers;
   int empty_barriers;
   int total_bytes;
@@ -41,12 +43,14 @@ struct GemmSharedMemory {
   memory.a_scale_stage_bytes = is_block_scaled(config.recipe) ? config.tile_m * kScaleBytes : 0;
   memory.b_scale_stage_bytes =
       config.recipe == ScaleRecipe::kBlock1d ? config.tile_n * kScaleBytes : 0;
+  memory.column_scale_bytes = config.recipe == ScaleRecipe::kRow ? config.tile_n * kScaleBytes : 0;
   memory.a = 0;
   memory.b = memory.a + config.stages * memory.a_stage_bytes;
   memory.output = memory.b + config.stages * memory.b_stage_bytes;
   memory.a_scale = memory.output + num_consumers(config) * kOutputBoxes * kOutputBoxBytes;
   memory.b_scale = memory.a_scale + config.stages * memory.a_scale_stage_bytes;
-  memory.full_barriers = memory.b_scale + config.stages * memory.b_scale_stage_bytes;
+  memory.column_scale = memory.b_scale + config.stages * memory.b_scale_stage_bytes;
+  memory.full_barriers = memory.column_scale + num_consumers(config) * memory.column_scale_bytes;
   memory.empty_barriers = memory.full_barriers + config.stages * kBarrierBytes;
   memory.total_bytes = memory.empty_barriers + config.stages * kBarrierBytes;
   return memory;

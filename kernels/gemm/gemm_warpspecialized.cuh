@@ -10,6 +10,7 @@
 #include "kernels/contract/smem_bytes.hpp"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/shared_memory.cuh"
 #include "kernels/ptx/thread_block.cuh"
 #include "kernels/ptx/tma.cuh"
 #include "kernels/ptx/wgmma.cuh"
@@ -150,19 +151,6 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
   }
 }
 
-__device__ __forceinline__ float load_shared(unsigned address) {
-  float value;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-  return value;
-}
-
-__device__ __forceinline__ float2 load_shared_pair(unsigned address) {
-  float2 value;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "r"(address)
-               : "memory");
-  return value;
-}
-
 // One consumer warp-group: rows [64 i, 64 i + 64) of every tile.
 template <GemmConfig config>
 class Consumer {
@@ -222,10 +210,6 @@ class Consumer {
     }
   }
 
-  __device__ __forceinline__ int row() const { return row_; }
-  __device__ __forceinline__ int lane() const { return lane_; }
-  __device__ __forceinline__ int index() const { return index_; }
-
   float total[num_parts][part_registers];
 
  private:
@@ -282,8 +266,8 @@ class Consumer {
       ptx::mbarrier_wait(smem_.full(stage), ring_.parity);
       float a_scale[2] = {1, 1};
       if constexpr (is_block_scaled(config.recipe)) {
-        a_scale[0] = load_shared(smem_.a_scale(stage) + 4 * row_);
-        a_scale[1] = load_shared(smem_.a_scale(stage) + 4 * (row_ + 8));
+        a_scale[0] = ptx::load_shared(smem_.a_scale(stage) + 4 * row_);
+        a_scale[1] = ptx::load_shared(smem_.a_scale(stage) + 4 * (row_ + 8));
       }
 #pragma unroll
       for (int part = 0; part < num_parts; ++part) {
@@ -319,7 +303,7 @@ class Consumer {
 #pragma unroll
     for (int group = 0; group < part_n / 8; ++group) {
       const int column = part * part_n + group * 8 + lane_ % 4 * 2;
-      const float2 b_scale = load_shared_pair(b_scales + 4 * column);
+      const float2 b_scale = ptx::load_shared_pair(b_scales + 4 * column);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int j = group * 4 + r * 2;
@@ -370,13 +354,18 @@ __device__ __forceinline__ void consume(const GemmParams& params, const GemmAddr
   constexpr int cluster_size = ClusterPosition<config>::size;
   const ClusterPosition<config> position;
   Consumer<config> consumer(params, smem, index);
+  Epilogue<config, Consumer<config>::part_n> epilogue(
+      params, smem.base + smem.layout.output + index * kOutputBoxes * kOutputBoxBytes,
+      smem.base + smem.layout.column_scale + index * smem.layout.column_scale_bytes, index);
   for (int linear = static_cast<int>(blockIdx.x) / cluster_size; linear < raster.num_clusters();
        linear += static_cast<int>(gridDim.x) / cluster_size) {
     const TileIndex cluster = raster.cluster(linear);
     const int row_a = (cluster.m * config.cluster_m + position.m) * config.tile_m;
     const int row_b = (cluster.n * config.cluster_n + position.n) * config.tile_n;
+    // PERF: what the epilogue multiplies by is on its way while the tile is multiplied.
+    epilogue.fetch_scales(row_a, row_b);
     consumer.multiply(row_b);
-    store_tile<config>(params, consumer, smem.base + smem.layout.output, row_a, row_b);
+    epilogue.store(consumer.total, row_a, row_b);
   }
   if (threadIdx.x % kWarpGroupThreads == 0) ptx::tma_store_wait();
 }

@@ -56,33 +56,58 @@ __device__ __forceinline__ void reduce_groups(Amax<kX> (&amax)[kGroups], int lan
   }
 }
 
+// As walk_of_tile(), in tiles of kLongTileRows rows.
+template <DType kX>
+__device__ __forceinline__ ChunkWalk walk_of_long_tile(const QuantizeParams& params,
+                                                       long long tile) {
+  constexpr int kTileWidth = quantize_long_tile_cols(kX);
+  const int warp = static_cast<int>(threadIdx.x) / kQuantizeWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kQuantizeWarp;
+  const long long cols = (params.cols + kTileWidth - 1) / kTileWidth;
+  const long long tile_row = tile / cols;
+  const long long tile_col = tile - tile_row * cols;
+  return chunk_walk(params, tile_row * kLongTileRows + warp,
+                    tile_col * kTileWidth + lane * kQuantizeChunk, 0, kLongTileStep);
+}
+template <DType kX>
+__device__ __forceinline__ long long num_long_tiles(const QuantizeParams& params) {
+  constexpr int kTileWidth = quantize_long_tile_cols(kX);
+  return (params.rows + kLongTileRows - 1) / kLongTileRows *
+         ((params.cols + kTileWidth - 1) / kTileWidth);
+}
+
+// PERF: whichever way a warp's scales lie together in memory, its tile follows: 32 bytes and more
+// are written at a time.
 template <DType kX, DType kQ, QuantizeAccess kAccess>
 __device__ __forceinline__ void quantize_1x128(const QuantizeParams& params) {
-  constexpr int kRows = chunks_per_thread(kX);
-  constexpr int kLanesPerRow = kLanesPerBlock / kRows;
+  constexpr int kChunks = chunks_per_thread(kX);
+  constexpr int kLanesPerScale = kLanesPerBlock / kChunks;
   const int lane = static_cast<int>(threadIdx.x) % kQuantizeWarp;
-  const long long count = num_tiles<kX>(params);
+  const int position = lane % kLanesPerBlock;
+  const bool is_long = params.has_long_tiles != 0;
+  const long long count = is_long ? num_long_tiles<kX>(params) : num_tiles<kX>(params);
   for (long long tile = blockIdx.x; tile < count; tile += gridDim.x) {
-    const ChunkWalk walk = walk_of_tile<kX>(params, tile);
-    WideChunk<kX> x[kRows];
+    const ChunkWalk walk =
+        is_long ? walk_of_long_tile<kX>(params, tile) : walk_of_tile<kX>(params, tile);
+    WideChunk<kX> x[kChunks];
     load_x<kX, kAccess>(params, walk, x);
-    Amax<kX> amax[kRows];
+    Amax<kX> amax[kChunks];
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) amax[i].add(x[i]);
+    for (int i = 0; i < kChunks; ++i) amax[i].add(x[i]);
     reduce_groups<kX>(amax, lane);
-    // PERF: a lane works out one row's scale, and the others get it from there.
+    // PERF: a lane works out one chunk's scale, and the others get it from there.
     const float scale = scale_from_amax<kQ>(params, Amax<kX>::value(amax[0].folded()));
     const float own_factor = reciprocal(scale);
-    const int position = lane % kLanesPerBlock;
-    const int own_row = position / kLanesPerRow;
-    const long long group_col = walk.col - position * kQuantizeChunk;
-    if (position % kLanesPerRow == 0 && own_row < walk.rows_left && group_col < params.cols) {
-      write_scale(params, walk.row + own_row, group_col, scale);
+    const int own = position / kLanesPerScale;
+    const int own_row = own * walk.row_step;
+    const int own_col = own * walk.col_step - position * kQuantizeChunk;
+    if (position % kLanesPerScale == 0 && own_row < walk.rows_left && own_col < walk.cols_left) {
+      write_scale(params, walk.row + own_row, walk.col + own_col, scale);
     }
-    NarrowChunk q[kRows];
+    NarrowChunk q[kChunks];
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const float factor = __shfl_sync(kAllLanes, own_factor, lane - position + i * kLanesPerRow);
+    for (int i = 0; i < kChunks; ++i) {
+      const float factor = __shfl_sync(kAllLanes, own_factor, lane - position + i * kLanesPerScale);
       q[i] = encode_chunk<kX, kQ>(x[i], factor);
     }
     store_q<kAccess>(params, walk, q);
