@@ -112,8 +112,8 @@ class Epilogue {
     return row_a + consumer_ * kWarpGroupRows + thread_ / 32 * 16 + lane_ / 4;
   }
 
-  // The results of columns `column` and `column` + 1 of row `row` from their sums. Each step rounds:
-  // written as a * b + d the compiler would fuse it, and the bits would be others.
+  // The results of columns `column` and `column` + 1 of row `row` from their sums. Each step
+  // rounds: written as a * b + d the compiler would fuse it, and the bits would be others.
   __device__ __forceinline__ void finish(float (&values)[2], int row, float row_scale,
                                          const float2& column_scale, int column) const {
 #pragma unroll
@@ -134,8 +134,9 @@ class Epilogue {
       }
       if constexpr (config.has_bias) {
         if (inside) {
-          values[c] = __fadd_rn(values[c], load_value(params_.bias, (column + c) * params_.bias_stride,
-                                                      static_cast<DType>(params_.bias_dtype)));
+          values[c] =
+              __fadd_rn(values[c], load_value(params_.bias, (column + c) * params_.bias_stride,
+                                              static_cast<DType>(params_.bias_dtype)));
         }
       }
     }
@@ -170,7 +171,8 @@ class Epilogue {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           if (row >= params_.m || column + c >= params_.n) continue;
-          store_value<config.d>(params_.output, row * params_.output_stride + column + c, values[c]);
+          store_value<config.d>(params_.output, row * params_.output_stride + column + c,
+                                values[c]);
         }
       }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Hopper FP8 product: persistent thread blocks of one producer warp-group, which loads tiles of A
-// and B by TMA, and two consumer warp-groups of 64 rows each, which multiply and promote them.
+// The Hopper FP8 product: persistent thread blocks of one producer warp-group, which loads tiles of
+// A and B by TMA, and two consumer warp-groups of 64 rows each, which multiply and promote them.
 // docs/kernels.md walks one tile through it; docs/numerics.md has the formulas whose bits it keeps.
 #pragma once
 
@@ -119,9 +119,10 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
       } else {
         constexpr int part = config.tile_m / config.cluster_n;
         unsigned short blocks = 0;
-        for (int i = 0; i < config.cluster_n; ++i) blocks |= 1U << (i * config.cluster_m + position.m);
-        ptx::tma_load_multicast(smem.a(stage) + position.n * part * kSwizzleBytes, &params.a, full, k,
-                                row_a + position.n * part, blocks);
+        for (int i = 0; i < config.cluster_n; ++i)
+          blocks |= 1U << (i * config.cluster_m + position.m);
+        ptx::tma_load_multicast(smem.a(stage) + position.n * part * kSwizzleBytes, &params.a, full,
+                                k, row_a + position.n * part, blocks);
       }
       if constexpr (config.cluster_m == 1) {
         ptx::tma_load(smem.b(stage), &params.b, full, k, row_b);
@@ -129,8 +130,8 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
         constexpr int part = config.tile_n / config.cluster_m;
         const unsigned short blocks = ((1U << config.cluster_m) - 1)
                                       << (position.n * config.cluster_m);
-        ptx::tma_load_multicast(smem.b(stage) + position.m * part * kSwizzleBytes, &params.b, full, k,
-                                row_b + position.m * part, blocks);
+        ptx::tma_load_multicast(smem.b(stage) + position.m * part * kSwizzleBytes, &params.b, full,
+                                k, row_b + position.m * part, blocks);
       }
       if constexpr (is_block_scaled(config.recipe)) {
         if (a_scale_bytes > 0) {
@@ -155,8 +156,8 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
 template <GemmConfig config>
 class Consumer {
  public:
-  // Promotion needs registers for a partial sum beside the total: the tile is multiplied in parts of
-  // 128 columns, the width of a scale block of B.
+  // Promotion needs registers for a partial sum beside the total: the tile is multiplied in parts
+  // of 128 columns, the width of a scale block of B.
   static constexpr bool promotes = config.sum == MainloopSum::kPromoted;
   static constexpr int part_n = promotes ? 128 : config.tile_n;
   static constexpr int num_parts = config.tile_n / part_n;
@@ -225,7 +226,8 @@ class Consumer {
 
   template <int N>
   __device__ __forceinline__ void issue(float (&sums)[N / 2], int stage, int part, bool adds) {
-    const unsigned long long a = smem_descriptor(smem_.a(stage) + index_ * kWarpGroupRows * kSwizzleBytes);
+    const unsigned long long a =
+        smem_descriptor(smem_.a(stage) + index_ * kWarpGroupRows * kSwizzleBytes);
     const unsigned long long b = smem_descriptor(smem_.b(stage)) + part * part_units;
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
@@ -382,7 +384,8 @@ __device__ __forceinline__ void gemm_warpspecialized(const GemmParams& params) {
                     config.cluster_n, config.raster_group_m);
   // PERF: a value that the compiler knows to be the same for a whole warp: branches on it cost no
   // divergence code.
-  const int warp_group = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kWarpGroupThreads, 0);
+  const int warp_group =
+      __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kWarpGroupThreads, 0);
   constexpr int cluster_size = ClusterPosition<config>::size;
   if (threadIdx.x == 0) {
     constexpr int kWarps = kWarpGroupThreads / 32;
@@ -398,9 +401,14 @@ __device__ __forceinline__ void gemm_warpspecialized(const GemmParams& params) {
   } else {
     __syncthreads();
   }
+  // PERF: launched while the kernel before it still runs, so that set-up and launch cost no time of
+  // their own; nothing in global memory is touched before this line.
+  ptx::wait_for_earlier_kernels();
+  ptx::let_next_kernel_start();
   if (warp_group == num_consumers(config)) {
     ptx::setmaxnreg_dec<40>();
-    if (threadIdx.x == num_consumers(config) * kWarpGroupThreads) produce<config>(params, smem, raster);
+    if (threadIdx.x == num_consumers(config) * kWarpGroupThreads)
+      produce<config>(params, smem, raster);
   } else {
     ptx::setmaxnreg_inc<232>();
     consume<config>(params, smem, raster, warp_group);

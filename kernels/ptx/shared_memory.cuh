@@ -13,7 +13,9 @@ __device__ __forceinline__ float load_shared(unsigned address) {
 
 __device__ __forceinline__ float2 load_shared_pair(unsigned address) {
   float2 value;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(value.x), "=f"(value.y) : "r"(address)
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(value.x), "=f"(value.y)
+               : "r"(address)
                : "memory");
   return value;
 }
@@ -38,6 +40,8 @@ __device__ __forceinline__ void copy_word_async(unsigned to, const void* from, b
 }
 
 // Until all of the calling thread's asynchronous copies have arrived.
-__device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void copy_async_wait() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
 
 }  // namespace octavo::ptx

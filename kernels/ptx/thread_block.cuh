@@ -31,6 +31,17 @@ __device__ __forceinline__ void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// Programmatic dependent launch (PTX ISA 8.x, "griddepcontrol"): until every kernel before this one
+// in the stream has ended and its writes can be seen.
+__device__ __forceinline__ void wait_for_earlier_kernels() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// The next kernel of the stream may start as soon as there is room for it.
+__device__ __forceinline__ void let_next_kernel_start() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 // Registers of each thread of a warp-group, given up or taken.
 template <int registers>
 __device__ __forceinline__ void setmaxnreg_dec() {
