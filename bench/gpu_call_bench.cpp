@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda_device.hpp"
-#include "measuring.hpp"
+#include "measure/gpu_stream.hpp"
+#include "measure/quantile.hpp"
 #include "octavo/octavo.hpp"
 
 namespace octavo::bench {
@@ -32,12 +32,12 @@ double seconds(std::chrono::steady_clock::time_point begin,
 // A product whose memory holds zeros and scales that are not looked at: only the call is timed.
 class Product {
  public:
-  Product(const Gpu& gpu, std::int64_t m, ScaleRecipe recipe, bool m_major_scales)
-      : memory_(gpu, static_cast<std::size_t>((m + kN) * kK + 2 * m * kN) + kSlack) {
-    const Device device{DeviceKind::kCuda, 0};
+  Product(std::int64_t m, ScaleRecipe recipe, bool m_major_scales)
+      : memory_(measure::kGpu, static_cast<std::size_t>((m + kN) * kK + 2 * m * kN) + kSlack) {
     char* next = static_cast<char*>(memory_.data());
     const auto take = [&](DType dtype, std::initializer_list<std::int64_t> shape) {
-      const MutableTensorView view = make_view(static_cast<void*>(next), dtype, shape, device);
+      const MutableTensorView view =
+          make_view(static_cast<void*>(next), dtype, shape, measure::kGpu);
       constexpr std::int64_t kAlignment = 256;
       const std::int64_t bytes = view.num_elements() * size_bytes(dtype);
       next += (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -70,7 +70,7 @@ class Product {
  private:
   static constexpr std::size_t kSlack = std::size_t{1} << 20U;
 
-  DeviceBuffer memory_;
+  DeviceMemory memory_;
   GemmProblem problem_;
 };
 
@@ -81,8 +81,8 @@ struct Case {
   bool m_major_scales;
 };
 
-void measure(const Gpu& gpu, const Case& one) {
-  const Product product(gpu, one.m, one.recipe, one.m_major_scales);
+void time_calls(const measure::GpuStream& gpu, const Case& one) {
+  const Product product(one.m, one.recipe, one.m_major_scales);
   const Execution execution{.backend = "cuda", .stream = gpu.stream()};
   const auto call = [&] {
     const auto begin = std::chrono::steady_clock::now();
@@ -98,14 +98,15 @@ void measure(const Gpu& gpu, const Case& one) {
   }
   gpu.wait();
   fmt::print("{:34} first {:8.1f} ms   warm: median {:5.2f} us, p10 {:5.2f} us, p90 {:5.2f} us\n",
-             one.name, first * 1e3, quantile(microseconds, 0.5), quantile(microseconds, 0.1),
-             quantile(microseconds, 0.9));
+             one.name, first * 1e3, measure::quantile(microseconds, 0.5),
+             measure::quantile(microseconds, 0.1), measure::quantile(microseconds, 0.9));
 }
 
 void run() {
-  const Gpu gpu;
-  fmt::print("{}, CUDA {}, N = {}, K = {}, bf16 output, {} calls each\n", gpu.name(),
-             gpu.cuda_version(), kN, kK, kCalls);
+  const measure::GpuStream gpu;
+  const GpuDescription description = gpus().front();
+  fmt::print("{}, CUDA {}, N = {}, K = {}, bf16 output, {} calls each\n", description.name,
+             description.cuda, kN, kK, kCalls);
   // The first case also pays for what a process pays once: NVRTC is opened, the GPU looked up.
   for (const Case& one : {
            Case{"block, M = 1, scales M-major", 1, ScaleRecipe::kBlock, true},
@@ -114,7 +115,7 @@ void run() {
            Case{"tensor, M = 1", 1, ScaleRecipe::kTensor, false},
            Case{"block, M = 4096, scales M-major", 4096, ScaleRecipe::kBlock, true},
        }) {
-    measure(gpu, one);
+    time_calls(gpu, one);
   }
 }
 

@@ -19,15 +19,15 @@
 #include <string_view>
 #include <vector>
 
-#include "cuda_device.hpp"
-#include "measuring.hpp"
-#include "nvml_sampler.hpp"
+#include "measure/gpu_stream.hpp"
+#include "measure/nvml_sampler.hpp"
+#include "measure/quantile.hpp"
 #include "octavo/octavo.hpp"
 
 namespace {
 
 using namespace octavo;
-using namespace octavo::bench;
+using namespace octavo::measure;
 using nlohmann::json;
 
 struct Options {
@@ -107,20 +107,23 @@ struct Contender {
 
 // Device memory of one input set. All sets hold the same values.
 struct Buffers {
-  DeviceBuffer x;
-  DeviceBuffer copy_of_x;
-  DeviceBuffer q;
-  DeviceBuffer f32_scale;
-  DeviceBuffer ue8m0_scale;
+  DeviceMemory x;
+  DeviceMemory copy_of_x;
+  DeviceMemory q;
+  DeviceMemory f32_scale;
+  DeviceMemory ue8m0_scale;
 
-  [[nodiscard]] const DeviceBuffer& scale(const Kind& kind) const {
+  [[nodiscard]] const DeviceMemory& scale(const Kind& kind) const {
+    return kind.scale == DType::kF32 ? f32_scale : ue8m0_scale;
+  }
+  [[nodiscard]] DeviceMemory& scale(const Kind& kind) {
     return kind.scale == DType::kF32 ? f32_scale : ue8m0_scale;
   }
 };
 
 class ShapeRun {
  public:
-  ShapeRun(const Gpu& gpu, const Options& options, Shape shape)
+  ShapeRun(const GpuStream& gpu, const Options& options, Shape shape)
       : gpu_(gpu), options_(options), shape_(shape) {
     const auto elements = static_cast<std::size_t>(shape.rows * shape.cols);
     // Ten times the second-level cache, and no fewer sets than leave none of it to the next one.
@@ -132,9 +135,9 @@ class ShapeRun {
     const ScaleShape scales = scale_shape(ScaleGranularity::kBlock1x128, shape.rows, shape.cols);
     const auto num_scales = static_cast<std::size_t>(scales.rows * scales.cols);
     for (std::size_t i = 0; i < num_sets; ++i) {
-      sets_.push_back({DeviceBuffer(gpu, x_bytes), DeviceBuffer(gpu, x_bytes),
-                       DeviceBuffer(gpu, elements), DeviceBuffer(gpu, num_scales * sizeof(float)),
-                       DeviceBuffer(gpu, num_scales)});
+      sets_.push_back({DeviceMemory(kGpu, x_bytes), DeviceMemory(kGpu, x_bytes),
+                       DeviceMemory(kGpu, elements), DeviceMemory(kGpu, num_scales * sizeof(float)),
+                       DeviceMemory(kGpu, num_scales)});
     }
     std::mt19937_64 random(kSeed);
     std::normal_distribution<float> normal(0.0F, 1.0F);
@@ -172,10 +175,11 @@ class ShapeRun {
   void fill_x(DType dtype) {
     stripe_ = encoded(dtype);
     const std::size_t total = static_cast<std::size_t>(shape_.rows / kStripe) * stripe_.size();
-    for (const Buffers& set : sets_) {
-      gpu_.upload(set.x.address(), stripe_.data(), stripe_.size());
+    for (Buffers& set : sets_) {
+      set.x.copy_from_host(stripe_.data(), stripe_.size());
       for (std::size_t done = stripe_.size(); done < total; done *= 2) {
-        gpu_.copy(set.x.address() + done, set.x.address(), std::min(done, total - done));
+        gpu_.copy(static_cast<std::byte*>(set.x.data()) + done, set.x.data(),
+                  std::min(done, total - done));
       }
     }
     gpu_.wait();
@@ -212,10 +216,9 @@ class ShapeRun {
   }
 
   std::string enqueue(const Kind& kind, const Buffers& set) const {
-    constexpr Device kGpu{DeviceKind::kCuda, 0};
     const Execution execution{.backend = "cuda", .stream = gpu_.stream()};
     if (kind.work == Work::kCopy) {
-      gpu_.copy(set.copy_of_x.address(), set.x.address(),
+      gpu_.copy(set.copy_of_x.data(), set.x.data(),
                 static_cast<std::size_t>(shape_.rows * shape_.cols * size_bytes(kind.x)));
       return "cuMemcpyDtoDAsync";
     }
@@ -232,8 +235,7 @@ class ShapeRun {
     try {
       if (kind.source == ScaleSource::kGiven) {
         const float scale = 1.0F / 64;
-        for (const Buffers& set : sets_)
-          gpu_.upload(set.scale(kind).address(), &scale, sizeof(scale));
+        for (Buffers& set : sets_) set.scale(kind).copy_from_host(&scale, sizeof(scale));
       }
       if (kind.work == Work::kDequantize) prepare_codes(kind);
       contender.kernel = enqueue(kind, sets_.front());
@@ -263,21 +265,21 @@ class ShapeRun {
     std::vector<std::uint8_t> scale(static_cast<std::size_t>(scales.rows * scales.cols) *
                                     sizeof(float));
     if (kind.source == ScaleSource::kGiven) {
-      gpu_.download(scale.data(), set.scale(kind).address(), sizeof(float));
+      set.scale(kind).copy_to_host(scale.data(), sizeof(float));
     }
     (void)quantize(quantize_problem(kind, kStripe, stripe_.data(), q.data(), scale.data(), {}),
                    {.backend = "cpu"});
     std::vector<std::uint8_t> got(q.size());
     const auto total = static_cast<std::size_t>(shape_.rows * shape_.cols);
     for (const std::size_t first : {std::size_t{0}, total - got.size()}) {
-      gpu_.download(got.data(), set.q.address() + first, got.size());
+      set.q.copy_to_host(got.data(), got.size(), first);
       if (got != q) throw Error(ErrorCode::kInternal, "WRONG: codes differ from the CPU's");
     }
     if (kind.layout == ScaleLayout::kColumnMajor) return;
     const auto scale_bytes =
         static_cast<std::size_t>(scales.rows * scales.cols * size_bytes(kind.scale));
     std::vector<std::uint8_t> got_scale(scale_bytes);
-    gpu_.download(got_scale.data(), set.scale(kind).address(), scale_bytes);
+    set.scale(kind).copy_to_host(got_scale.data(), scale_bytes);
     if (std::memcmp(got_scale.data(), scale.data(), scale_bytes) != 0) {
       throw Error(ErrorCode::kInternal, "WRONG: scales differ from the CPU's");
     }
@@ -307,7 +309,7 @@ class ShapeRun {
     }
   }
 
-  const Gpu& gpu_;
+  const GpuStream& gpu_;
   const Options& options_;
   Shape shape_;
   std::vector<Buffers> sets_;
@@ -390,16 +392,17 @@ std::string today() {
 }
 
 int run(const Options& options, const std::string& command) {
-  const Gpu gpu;
+  const GpuStream gpu;
+  const GpuDescription description = gpus().front();
   const NvmlSampler sampler(gpu.bus_id());
   json result = {{"schema", 1},
                  {"date", today()},
                  {"commit", options.commit},
                  {"dirty", options.dirty},
                  {"machine",
-                  {{"gpu", gpu.name()},
+                  {{"gpu", description.name},
                    {"driver", sampler.driver()},
-                   {"cuda", gpu.cuda_version()},
+                   {"cuda", description.cuda},
                    {"cpu", cpu_info().model},
                    {"power_limit_w", known(sampler.power_limit_w(), sampler.power_limit_w() > 0)}}},
                  {"suite", "gpu_quantize"},

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "measure/quantile.hpp"
+
 namespace octavo::bench {
 
 // Memory in huge pages where the system grants them. With 4 KiB pages a guest of a hypervisor
@@ -69,13 +71,7 @@ class Rotation {
   HugePageArray<T> memory_;
 };
 
-inline double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  const double position = q * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<std::size_t>(position);
-  const std::size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (position - static_cast<double>(low)) * (values[high] - values[low]);
-}
+using measure::quantile;
 
 // Calls work(part) for each of num_threads parts of [0, bytes).
 inline void in_parts(int num_threads, std::size_t bytes,
