@@ -3,10 +3,10 @@
 // layout, FP8 outputs, empty products, and offsets beyond 2^31. Random ones: gemm_gpu_test.cpp.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdint>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gpu/gemm_on_gpu.hpp"
@@ -62,25 +62,30 @@ TEST_F(GemmOnGpu, C27_odd_k_with_aligned_rows_is_read_in_place_and_its_padding_i
   }
 }
 
+void try_output_layouts(DType type, OutputMode mode) {
+  for (const Layout layout : kOutputLayouts) {
+    const GemmSpec spec{.m = 133,
+                        .n = 71,
+                        .k = 272,
+                        .d = type,
+                        .recipe = ScaleRecipe::kRow,
+                        .output_mode = mode,
+                        .bias = layout != Layout::kUpwards};
+    GemmData data(spec);
+    LaidOut d(type, 0, spec.m, spec.n, layout);
+    std::mt19937_64 random(4);
+    randomize(d.memory(), Data::kGaussian, random);
+    GemmProblem problem = data.problem();
+    problem.d = d.view();
+    expect_equal_bits(spec, problem, {}, std::string("; d ") + to_string(layout));
+  }
+}
+
 TEST_F(GemmOnGpu, outputs_in_every_layout_and_type) {
+  std::vector<std::jthread> threads;
   for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (const OutputMode mode : {OutputMode::kOverwrite, OutputMode::kAccumulate}) {
-      for (const Layout layout : kOutputLayouts) {
-        const GemmSpec spec{.m = 133,
-                            .n = 71,
-                            .k = 272,
-                            .d = type,
-                            .recipe = ScaleRecipe::kRow,
-                            .output_mode = mode,
-                            .bias = layout != Layout::kUpwards};
-        GemmData data(spec);
-        LaidOut d(type, 0, spec.m, spec.n, layout);
-        std::mt19937_64 random(4);
-        randomize(d.memory(), Data::kGaussian, random);
-        GemmProblem problem = data.problem();
-        problem.d = d.view();
-        expect_equal_bits(spec, problem, {}, std::string("; d ") + to_string(layout));
-      }
+      threads.emplace_back(try_output_layouts, type, mode);
     }
   }
 }

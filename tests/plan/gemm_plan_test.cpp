@@ -181,6 +181,16 @@ TEST(GemmPlan, outputs_that_the_epilogue_cannot_write_go_through_f32_sums) {
   EXPECT_EQ(plan_gemm(problem, kH200Multiprocessors).output, OutputPath::kFinished);
 }
 
+// TMA would write up to the next multiple of 16 bytes.
+TEST(GemmPlan, rows_that_end_within_16_bytes_are_stored_directly) {
+  GemmProblem problem = block_problem(64, 248, 256);
+  problem.d.strides = {256, 1};
+  EXPECT_FALSE(plan_gemm(problem, kH200Multiprocessors).stores_directly);
+  problem = block_problem(64, 250, 256);
+  problem.d.strides = {256, 1};
+  EXPECT_TRUE(plan_gemm(problem, kH200Multiprocessors).stores_directly);
+}
+
 TEST(GemmPlan, empty_products_do_as_little_as_they_can) {
   EXPECT_EQ(plan_gemm(block_problem(0, 256, 256), kH200Multiprocessors).work, GemmWork::kNothing);
   EXPECT_EQ(plan_gemm(block_problem(64, 0, 256), kH200Multiprocessors).work, GemmWork::kNothing);
