@@ -15,7 +15,8 @@
 namespace octavo {
 
 // One kernel that could serve the product, and what the cost model makes of it:
-// estimated_us = waves * tile_cycles / clock, where a wave is one tile for every multiprocessor.
+// estimated_us = waves * tile_cycles / the highest clock, where a wave is one tile for every
+// multiprocessor. Under sustained load power lowers the clock.
 struct GemmCandidateReport {
   std::string kernel;
   int tile_m = 0;
@@ -32,10 +33,21 @@ struct GemmCandidateReport {
   double estimated_us = 0;
 };
 
+// A kernel that was looked at and left out before it was priced.
+struct RefusedCandidateReport {
+  int tile_m = 0;
+  int tile_n = 0;
+  int tile_k = 0;
+  int cluster_m = 0;
+  int cluster_n = 0;
+  std::string reason;
+};
+
 struct GemmExplanation {
   std::vector<Reason> refusals;  // empty if a kernel serves it
   // Best first: the first is the choice. None where nothing is multiplied (M, N or K is 0).
   std::vector<GemmCandidateReport> candidates;
+  std::vector<RefusedCandidateReport> refused_candidates;
   // What happens before, in and after the product, a sentence each: operands repacked, scales
   // transposed or converted, how the result gets to D.
   std::vector<std::string> steps;

@@ -120,7 +120,14 @@ Json plan_json(const GemmExplanation& plan) {
                           {"estimated_cycles", candidate.estimated_cycles},
                           {"estimated_us", candidate.estimated_us}});
   }
+  Json refused = Json::array();
+  for (const RefusedCandidateReport& candidate : plan.refused_candidates) {
+    refused.push_back({{"tile", {candidate.tile_m, candidate.tile_n, candidate.tile_k}},
+                       {"cluster", {candidate.cluster_m, candidate.cluster_n}},
+                       {"reason", candidate.reason}});
+  }
   return {{"candidates", std::move(candidates)},
+          {"refused_candidates", std::move(refused)},
           {"steps", plan.steps},
           {"workspace_bytes", plan.workspace_bytes}};
 }
@@ -146,8 +153,14 @@ std::string plan_text(const GemmExplanation& plan) {
                      fmt::format("{:.1f}", candidate.estimated_us), candidate.kernel});
     }
     text +=
-        "\ncandidates, the choice first; cycles = waves x cycles a tile, us = cycles / clock:\n" +
+        "\ncandidates, the choice first; cycles = waves x cycles a tile, us = cycles / highest "
+        "clock (a sustained load runs at less):\n" +
         table.to_text();
+  }
+  for (const RefusedCandidateReport& candidate : plan.refused_candidates) {
+    text += fmt::format("{}x{}x{} in clusters of {}x{} left out: {}\n", candidate.tile_m,
+                        candidate.tile_n, candidate.tile_k, candidate.cluster_m,
+                        candidate.cluster_n, candidate.reason);
   }
   for (const std::string& step : plan.steps) text += fmt::format("  {}\n", step);
   return text + "\n";

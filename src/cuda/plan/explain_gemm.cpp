@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "cuda/plan/describe_plan.hpp"
 #include "cuda/plan/gemm_plan.hpp"
 #include "kernels/contract/smem_bytes.hpp"
@@ -52,8 +54,16 @@ GemmExplanation explain_gemm(const GemmProblem& problem, const GpuDescription& g
   if (!explanation.refusals.empty()) return explanation;
   const GemmPlan plan = plan_gemm(problem, gpu.num_multiprocessors);
   if (plan.work == GemmWork::kProduct) {
-    for (const GemmCandidate& candidate : gemm_candidates(problem, gpu.num_multiprocessors)) {
+    std::vector<RefusedGemmCandidate> refused;
+    for (const GemmCandidate& candidate :
+         gemm_candidates(problem, gpu.num_multiprocessors, &refused)) {
       explanation.candidates.push_back(report_of(candidate, gpu));
+    }
+    for (const RefusedGemmCandidate& candidate : refused) {
+      const GemmConfig& config = candidate.config;
+      explanation.refused_candidates.push_back({config.tile_m, config.tile_n, config.tile_k,
+                                                config.cluster_m, config.cluster_n,
+                                                candidate.reason});
     }
   }
   explanation.steps = describe(plan, problem);

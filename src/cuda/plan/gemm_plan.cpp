@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "kernels/contract/smem_bytes.hpp"
 
@@ -151,7 +153,8 @@ std::vector<Reason> gemm_refusals(const GemmProblem& problem, const Execution& e
   return reasons;
 }
 
-std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_multiprocessors) {
+std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_multiprocessors,
+                                           std::vector<RefusedGemmCandidate>* refused) {
   const Extents e = extents_of(problem);
   const bool is_finished = finishes_apart(problem);
   GemmConfig base;
@@ -177,12 +180,21 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
     const bool wide_spills =
         problem.recipe == ScaleRecipe::kBlock1d ||
         (problem.recipe == ScaleRecipe::kRow && base.accumulates && base.d == DType::kF32);
-    if (tile_n == 256 && wide_spills) continue;
     for (const int cluster_m : {2, 1}) {
-      if (e.m <= (cluster_m - 1) * std::int64_t{base.tile_m}) continue;  // nothing to share
       GemmCandidate candidate{.config = base};
       candidate.config.tile_n = tile_n;
       candidate.config.cluster_m = cluster_m;
+      std::string reason;
+      if (tile_n == 256 && wide_spills) {
+        reason = fmt::format("a thread's share of {} columns and their scales would spill", tile_n);
+      } else if (e.m <= (cluster_m - 1) * std::int64_t{base.tile_m}) {
+        reason = fmt::format("M={} is one row of tiles: a cluster of {} has nothing to share", e.m,
+                             cluster_m);
+      }
+      if (!reason.empty()) {
+        if (refused != nullptr) refused->push_back({candidate.config, std::move(reason)});
+        continue;
+      }
       while (gemm_shared_memory(candidate.config).total_bytes <= kMaxSharedBytes) {
         ++candidate.config.stages;
       }

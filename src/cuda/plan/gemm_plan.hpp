@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kernels/contract/gemm_config.hpp"
@@ -97,9 +98,17 @@ struct GemmPlan {
 [[nodiscard]] std::vector<Reason> gemm_refusals(const GemmProblem& problem,
                                                 const Execution& execution);
 
-// All candidates for a problem whose output has elements, best first.
-[[nodiscard]] std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem,
-                                                         int num_multiprocessors);
+// A kernel that was looked at and left out before it was priced.
+struct RefusedGemmCandidate {
+  GemmConfig config;
+  std::string reason;
+};
+
+// All candidates for a problem whose output has elements, best first; what was left out is added to
+// `refused` unless that is null.
+[[nodiscard]] std::vector<GemmCandidate> gemm_candidates(
+    const GemmProblem& problem, int num_multiprocessors,
+    std::vector<RefusedGemmCandidate>* refused = nullptr);
 
 // The plan of a problem without refusals.
 [[nodiscard]] GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors);
