@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The octavo command: outputs, exit codes, and that --json prints one document and nothing else."""
+"""The octavo command without a GPU: outputs, exit codes, and that --json prints one document and nothing else."""
 
 import json
 import math
@@ -22,6 +22,7 @@ PRODUCT = ["run", "gemm", "--m", "33", "--n", "40", "--k", "300"]
 def octavo(*arguments, env=None, stdout=subprocess.PIPE):
     environment = dict(os.environ)
     environment.pop("OCTAVO_BACKEND", None)
+    environment["CUDA_VISIBLE_DEVICES"] = ""  # with a GPU: gpu_command_test.py
     environment.update(env or {})
     return subprocess.run([COMMAND, *map(str, arguments)], stdout=stdout, stderr=subprocess.PIPE,
                           text=True, env=environment, timeout=250, check=False)
@@ -264,7 +265,7 @@ class CommandTest(unittest.TestCase):
             state = self.json_of("doctor", env=cache)["kernel_cache"]
             self.assertEqual((state["files"], state["damaged"]), (1, 0))
             if not components["CUDA driver"]:
-                self.fails(ENVIRONMENT, "libcuda.so.1", "warmup", path, env=cache)
+                self.fails(ENVIRONMENT, "libcuda.so.1|cuInit", "warmup", path, env=cache)
 
     def test_explain_attention(self):
         for options in ([], ["--page-size", 16, "--scales", "page_head", "--batch", 3],
@@ -391,7 +392,7 @@ class CommandTest(unittest.TestCase):
                                (["bench", SOURCE / "bench/suites/llm_gemm.json", "--backend",
                                  "cuda"], None),
                                (["doctor", "--device-out", "/nonexistent/x"], None)):
-            self.fails(ENVIRONMENT, "libcuda.so.1|no GPU is found", *arguments, env=env)
+            self.fails(ENVIRONMENT, "libcuda.so.1|cuInit|no GPU is found", *arguments, env=env)
         self.fails(BAD_USAGE, "backend is \"gpu\"; this build has \"cuda\", \"cpu\"",
                    *PRODUCT, "--backend", "gpu")
 
