@@ -11,8 +11,7 @@ namespace octavo {
 
 template <DType kX, DType kQ, QuantizeAccess kAccess>
 __device__ __forceinline__ void quantize_128x128(const QuantizeParams& params) {
-  constexpr int kChunks = chunks_per_thread(kX);
-  constexpr int kRowsApart = kScaleBlock / kChunks;
+  constexpr int kRowsApart = kScaleBlock / kChunksPerThread;
   __shared__ int shared[kRowsApart * kLanesPerBlock / kQuantizeWarp];
   const long long cols = num_scale_blocks(params.cols);
   const long long count = num_scale_blocks(params.rows) * cols;
@@ -23,7 +22,7 @@ __device__ __forceinline__ void quantize_128x128(const QuantizeParams& params) {
     const long long row = first_row + threadIdx.x / kLanesPerBlock;
     const long long col = first_col + threadIdx.x % kLanesPerBlock * kQuantizeChunk;
     const ChunkWalk walk = chunk_walk(params, row, col, kRowsApart, 0);
-    WideChunk<kX> x[kChunks];
+    WideChunk<kX> x[kChunksPerThread];
     load_x<kX, kAccess>(params, walk, x);
     Amax<kX> amax;
     amax.add(x);

@@ -12,7 +12,6 @@ namespace octavo {
 
 template <DType kX, DType kQ, QuantizeAccess kAccess>
 __device__ __forceinline__ void quantize_short_rows(const QuantizeParams& params) {
-  constexpr int kChunks = chunks_per_thread(kX);
   constexpr int kWarps = kQuantizeThreads / kQuantizeWarp;
   const int lane = static_cast<int>(threadIdx.x) % kQuantizeWarp;
   const long long first = blockIdx.x * static_cast<long long>(kWarps) + threadIdx.x / kQuantizeWarp;
@@ -20,7 +19,7 @@ __device__ __forceinline__ void quantize_short_rows(const QuantizeParams& params
        row += static_cast<long long>(gridDim.x) * kWarps) {
     const ChunkWalk walk =
         chunk_walk(params, row, lane * kQuantizeChunk, 0, kQuantizeWarp * kQuantizeChunk);
-    WideChunk<kX> x[kChunks];
+    WideChunk<kX> x[kChunksPerThread];
     load_x<kX, kAccess>(params, walk, x);
     Amax<kX> amax;
     amax.add(x);
@@ -38,7 +37,7 @@ __device__ __forceinline__ void quantize_row(const QuantizeParams& params) {
     const ChunkWalk walk =
         chunk_walk(params, row, static_cast<long long>(threadIdx.x) * kQuantizeChunk, 0,
                    static_cast<int>(blockDim.x) * kQuantizeChunk);
-    WideChunk<kX> x[chunks_per_thread(kX)];
+    WideChunk<kX> x[kChunksPerThread];
     load_x<kX, kAccess>(params, walk, x);
     Amax<kX> amax;
     amax.add(x);
@@ -55,13 +54,13 @@ template <DType kX, DType kQ, QuantizeAccess kAccess>
 __device__ __forceinline__ void quantize_long_row(const QuantizeParams& params) {
   __shared__ int shared[kMaxBlockThreads / kQuantizeWarp];
   const int col_step = static_cast<int>(blockDim.x) * kQuantizeChunk;
-  const long long part = static_cast<long long>(col_step) * chunks_per_thread(kX);
+  const long long part = static_cast<long long>(col_step) * kChunksPerThread;
   const auto walk_of_part = [&](long long row, long long col) {
     return chunk_walk(params, row, col + static_cast<long long>(threadIdx.x) * kQuantizeChunk, 0,
                       col_step);
   };
   for (long long row = blockIdx.x; row < params.rows; row += gridDim.x) {
-    WideChunk<kX> x[chunks_per_thread(kX)];
+    WideChunk<kX> x[kChunksPerThread];
     Amax<kX> amax;
     for (long long col = 0; col < params.cols; col += part) {
       load_x<kX, kAccess>(params, walk_of_part(row, col), x);

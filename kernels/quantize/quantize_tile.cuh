@@ -13,15 +13,15 @@ namespace octavo {
 __device__ __forceinline__ long long num_col_tiles(const QuantizeParams& params) {
   return (params.cols + kTileCols - 1) / kTileCols;
 }
-template <DType kX>
+template <int kChunks>
 __device__ __forceinline__ long long num_tiles(const QuantizeParams& params) {
-  constexpr int kTileRows = quantize_tile_rows(kX);
+  constexpr int kTileRows = kTileWarpRows * kChunks;
   return (params.rows + kTileRows - 1) / kTileRows * num_col_tiles(params);
 }
 
 // The calling thread's chunks in a tile: one in each of some rows, all at one column. Neighbouring
 // tiles lie along a row.
-template <DType kX>
+template <int kChunks>
 __device__ __forceinline__ ChunkWalk walk_of_tile(const QuantizeParams& params, long long tile) {
   const int warp = static_cast<int>(threadIdx.x) / kQuantizeWarp;
   const int lane = static_cast<int>(threadIdx.x) % kQuantizeWarp;
@@ -29,7 +29,7 @@ __device__ __forceinline__ ChunkWalk walk_of_tile(const QuantizeParams& params, 
   const long long tile_row = tile / cols;
   const long long tile_col = tile - tile_row * cols;
   return chunk_walk(
-      params, tile_row * quantize_tile_rows(kX) + warp / kTileWarpCols * chunks_per_thread(kX),
+      params, (tile_row * kTileWarpRows + warp / kTileWarpCols) * kChunks,
       tile_col * kTileCols + (warp % kTileWarpCols * kQuantizeWarp + lane) * kQuantizeChunk, 1, 0);
 }
 
@@ -56,57 +56,54 @@ __device__ __forceinline__ void reduce_groups(Amax<kX> (&amax)[kGroups], int lan
   }
 }
 
-// As walk_of_tile(), in tiles of kLongTileRows rows.
-template <DType kX>
+// The same in tiles of kLongTileRows rows.
+__device__ __forceinline__ long long num_long_tile_cols(const QuantizeParams& params) {
+  return (params.cols + kLongTileCols - 1) / kLongTileCols;
+}
+__device__ __forceinline__ long long num_long_tiles(const QuantizeParams& params) {
+  return (params.rows + kLongTileRows - 1) / kLongTileRows * num_long_tile_cols(params);
+}
 __device__ __forceinline__ ChunkWalk walk_of_long_tile(const QuantizeParams& params,
                                                        long long tile) {
-  constexpr int kTileWidth = quantize_long_tile_cols(kX);
   const int warp = static_cast<int>(threadIdx.x) / kQuantizeWarp;
   const int lane = static_cast<int>(threadIdx.x) % kQuantizeWarp;
-  const long long cols = (params.cols + kTileWidth - 1) / kTileWidth;
+  const long long cols = num_long_tile_cols(params);
   const long long tile_row = tile / cols;
   const long long tile_col = tile - tile_row * cols;
   return chunk_walk(params, tile_row * kLongTileRows + warp,
-                    tile_col * kTileWidth + lane * kQuantizeChunk, 0, kLongTileStep);
-}
-template <DType kX>
-__device__ __forceinline__ long long num_long_tiles(const QuantizeParams& params) {
-  constexpr int kTileWidth = quantize_long_tile_cols(kX);
-  return (params.rows + kLongTileRows - 1) / kLongTileRows *
-         ((params.cols + kTileWidth - 1) / kTileWidth);
+                    tile_col * kLongTileCols + lane * kQuantizeChunk, 0, kLongTileStep);
 }
 
 // PERF: whichever way a warp's scales lie together in memory, its tile follows: 32 bytes and more
 // are written at a time.
 template <DType kX, DType kQ, QuantizeAccess kAccess>
 __device__ __forceinline__ void quantize_1x128(const QuantizeParams& params) {
-  constexpr int kChunks = chunks_per_thread(kX);
-  constexpr int kLanesPerScale = kLanesPerBlock / kChunks;
+  constexpr int kLanesPerScale = kLanesPerBlock / kChunksPerThread;
   const int lane = static_cast<int>(threadIdx.x) % kQuantizeWarp;
   const int position = lane % kLanesPerBlock;
   const bool is_long = params.has_long_tiles != 0;
-  const long long count = is_long ? num_long_tiles<kX>(params) : num_tiles<kX>(params);
+  const long long count = is_long ? num_long_tiles(params) : num_tiles<kChunksPerThread>(params);
   for (long long tile = blockIdx.x; tile < count; tile += gridDim.x) {
     const ChunkWalk walk =
-        is_long ? walk_of_long_tile<kX>(params, tile) : walk_of_tile<kX>(params, tile);
-    WideChunk<kX> x[kChunks];
+        is_long ? walk_of_long_tile(params, tile) : walk_of_tile<kChunksPerThread>(params, tile);
+    WideChunk<kX> x[kChunksPerThread];
     load_x<kX, kAccess>(params, walk, x);
-    Amax<kX> amax[kChunks];
+    Amax<kX> amax[kChunksPerThread];
 #pragma unroll
-    for (int i = 0; i < kChunks; ++i) amax[i].add(x[i]);
+    for (int i = 0; i < kChunksPerThread; ++i) amax[i].add(x[i]);
     reduce_groups<kX>(amax, lane);
     // PERF: a lane works out one chunk's scale, and the others get it from there.
     const float scale = scale_from_amax<kQ>(params, Amax<kX>::value(amax[0].folded()));
     const float own_factor = reciprocal(scale);
     const int own = position / kLanesPerScale;
     const int own_row = own * walk.row_step;
-    const int own_col = own * walk.col_step - position * kQuantizeChunk;
-    if (position % kLanesPerScale == 0 && own_row < walk.rows_left && own_col < walk.cols_left) {
-      write_scale(params, walk.row + own_row, walk.col + own_col, scale);
+    const long long own_col = walk.col + own * walk.col_step - position * kQuantizeChunk;
+    if (position % kLanesPerScale == 0 && own_row < walk.rows_left && own_col < params.cols) {
+      write_scale(params, walk.row + own_row, own_col, scale);
     }
-    NarrowChunk q[kChunks];
+    NarrowChunk q[kChunksPerThread];
 #pragma unroll
-    for (int i = 0; i < kChunks; ++i) {
+    for (int i = 0; i < kChunksPerThread; ++i) {
       const float factor = __shfl_sync(kAllLanes, own_factor, lane - position + i * kLanesPerScale);
       q[i] = encode_chunk<kX, kQ>(x[i], factor);
     }
@@ -122,15 +119,14 @@ __device__ __forceinline__ float scale_of_chunk(const QuantizeParams& params, co
 
 template <DType kX, DType kQ, QuantizeAccess kAccess>
 __device__ __forceinline__ void quantize_given(const QuantizeParams& params) {
-  constexpr int kRows = chunks_per_thread(kX);
-  const long long count = num_tiles<kX>(params);
+  const long long count = num_tiles<kChunksPerThread>(params);
   for (long long tile = blockIdx.x; tile < count; tile += gridDim.x) {
-    const ChunkWalk walk = walk_of_tile<kX>(params, tile);
-    WideChunk<kX> x[kRows];
+    const ChunkWalk walk = walk_of_tile<kChunksPerThread>(params, tile);
+    WideChunk<kX> x[kChunksPerThread];
     load_x<kX, kAccess>(params, walk, x);
-    NarrowChunk q[kRows];
+    NarrowChunk q[kChunksPerThread];
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
+    for (int i = 0; i < kChunksPerThread; ++i) {
       q[i] = encode_chunk<kX, kQ>(x[i], reciprocal(scale_of_chunk(params, walk, i)));
     }
     store_q<kAccess>(params, walk, q);
@@ -139,15 +135,15 @@ __device__ __forceinline__ void quantize_given(const QuantizeParams& params) {
 
 template <DType kX, DType kQ, QuantizeAccess kAccess>
 __device__ __forceinline__ void dequantize(const QuantizeParams& params) {
-  constexpr int kRows = chunks_per_thread(kX);
-  const long long count = num_tiles<kX>(params);
+  constexpr int kChunks = dequantize_chunks(kX);
+  const long long count = num_tiles<kChunks>(params);
   for (long long tile = blockIdx.x; tile < count; tile += gridDim.x) {
-    const ChunkWalk walk = walk_of_tile<kX>(params, tile);
-    NarrowChunk q[kRows];
+    const ChunkWalk walk = walk_of_tile<kChunks>(params, tile);
+    NarrowChunk q[kChunks];
     load_q<kAccess>(params, walk, q);
-    WideChunk<kX> x[kRows];
+    WideChunk<kX> x[kChunks];
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
+    for (int i = 0; i < kChunks; ++i) {
       x[i] = decode_chunk<kQ, kX>(q[i], scale_of_chunk(params, walk, i));
     }
     store_x<kX, kAccess>(params, walk, x);
@@ -159,10 +155,10 @@ template <DType kX, QuantizeAccess kAccess>
 __device__ __forceinline__ void amax_of_parts(const QuantizeParams& params) {
   __shared__ int shared[kQuantizeThreads / kQuantizeWarp];
   Amax<kX> amax;
-  const long long count = num_tiles<kX>(params);
+  const long long count = num_tiles<kChunksPerThread>(params);
   for (long long tile = blockIdx.x; tile < count; tile += gridDim.x) {
-    WideChunk<kX> x[chunks_per_thread(kX)];
-    load_x<kX, kAccess>(params, walk_of_tile<kX>(params, tile), x);
+    WideChunk<kX> x[kChunksPerThread];
+    load_x<kX, kAccess>(params, walk_of_tile<kChunksPerThread>(params, tile), x);
     amax.add(x);
   }
   const float largest = block_amax(amax, shared);
@@ -173,14 +169,13 @@ __device__ __forceinline__ void amax_of_parts(const QuantizeParams& params) {
 // second-level cache; and every thread block asks for its x before it reduces the parts.
 template <DType kX, DType kQ, QuantizeAccess kAccess>
 __device__ __forceinline__ void quantize_tensor(const QuantizeParams& params) {
-  constexpr int kRows = chunks_per_thread(kX);
   __shared__ int shared[kQuantizeThreads / kQuantizeWarp];
-  const long long count = num_tiles<kX>(params);
+  const long long count = num_tiles<kChunksPerThread>(params);
   long long tile = count - 1 - blockIdx.x;
   ChunkWalk walk{};
-  WideChunk<kX> x[kRows] = {};
+  WideChunk<kX> x[kChunksPerThread] = {};
   if (tile >= 0) {
-    walk = walk_of_tile<kX>(params, tile);
+    walk = walk_of_tile<kChunksPerThread>(params, tile);
     load_x<kX, kAccess>(params, walk, x);
   }
   Amax<DType::kF32> amax;
@@ -194,7 +189,7 @@ __device__ __forceinline__ void quantize_tensor(const QuantizeParams& params) {
     encode_and_store<kX, kQ, kAccess>(params, walk, x, factor);
     tile -= gridDim.x;
     if (tile < 0) break;
-    walk = walk_of_tile<kX>(params, tile);
+    walk = walk_of_tile<kChunksPerThread>(params, tile);
     load_x<kX, kAccess>(params, walk, x);
   }
 }

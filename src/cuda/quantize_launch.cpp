@@ -114,7 +114,7 @@ QuantizeLaunch launch_of(const QuantizeConfig& config, const QuantizeParams& par
 }
 
 std::int64_t num_tiles(const QuantizeConfig& config, const QuantizeParams& params) {
-  return ceil_div(params.rows, quantize_tile_rows(config.x)) * ceil_div(params.cols, kTileCols);
+  return ceil_div(params.rows, quantize_tile_rows(config)) * ceil_div(params.cols, kTileCols);
 }
 
 QuantizeLaunch tile_launch(QuantizeConfig config, QuantizeStep step, const QuantizeParams& params) {
@@ -133,9 +133,17 @@ std::vector<QuantizeLaunch> tensor_launches(const QuantizeConfig& config,
   return {amax, quantize};
 }
 
+QuantizeLaunch block_1x128_launch(const QuantizeConfig& config, const QuantizeParams& params) {
+  QuantizeLaunch launch = tile_launch(config, QuantizeStep::kBlock1x128, params);
+  if (params.scale_col_stride == 1 && params.cols >= kLongTileCols) {
+    launch.params.has_long_tiles = 1;
+    launch.num_blocks = ceil_div(params.rows, kLongTileRows) * ceil_div(params.cols, kLongTileCols);
+  }
+  return launch;
+}
+
 QuantizeLaunch row_launch(QuantizeConfig config, const QuantizeParams& params) {
-  const int chunks = chunks_per_thread(config.x);
-  if (params.cols <= std::int64_t{kQuantizeWarp} * chunks * kQuantizeChunk) {
+  if (params.cols <= kQuantizeWarp * kChunksPerThread * kQuantizeChunk) {
     config.step = QuantizeStep::kShortRow;
     return launch_of(config, params, ceil_div(params.rows, kQuantizeThreads / kQuantizeWarp));
   }
@@ -143,8 +151,8 @@ QuantizeLaunch row_launch(QuantizeConfig config, const QuantizeParams& params) {
   QuantizeLaunch launch = launch_of(config, params, params.rows);
   if (config.step == QuantizeStep::kRow) {
     const std::int64_t row_chunks = ceil_div(params.cols, kQuantizeChunk);
-    launch.num_threads = kQuantizeWarp * static_cast<int>(ceil_div(
-                                             row_chunks, std::int64_t{chunks} * kQuantizeWarp));
+    launch.num_threads =
+        kQuantizeWarp * static_cast<int>(ceil_div(row_chunks, kChunksPerThread * kQuantizeWarp));
   }
   return launch;
 }
@@ -191,8 +199,7 @@ std::vector<QuantizeLaunch> quantize_launches(const QuantizeProblem& problem,
     case ScaleGranularity::kNone: return {};
     case ScaleGranularity::kTensor: return tensor_launches(config, params, num_multiprocessors);
     case ScaleGranularity::kRow: return {row_launch(config, params)};
-    case ScaleGranularity::kBlock1x128:
-      return {tile_launch(config, QuantizeStep::kBlock1x128, params)};
+    case ScaleGranularity::kBlock1x128: return {block_1x128_launch(config, params)};
     case ScaleGranularity::kBlock128x128:
       config.step = QuantizeStep::kBlock128x128;
       return {
