@@ -21,15 +21,21 @@ struct ClusterExtents {
   unsigned z;
 };
 
-// CUlaunchAttribute of cuda.h: an id, padding to 8 bytes and a union of 64, of which only this
-// member is used.
+// CUlaunchAttribute of cuda.h: an id, padding to 8 bytes and a union of 64, of which these members
+// are used.
 struct LaunchAttribute {
   int id;
   char pad[4];
-  ClusterExtents cluster;
-  char rest[64 - sizeof(ClusterExtents)];
+  union {
+    ClusterExtents cluster;
+    int programmatic_serialization;
+    char all[64];
+  };
 };
 inline constexpr int kClusterDimension = 4;  // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: the kernel may start before the one before
+// it has ended, and waits for it by itself.
+inline constexpr int kProgrammaticSerialization = 6;
 
 // CUlaunchConfig of cuda.h.
 struct LaunchConfig {

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <future>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -190,17 +192,14 @@ class Launcher {
   }
 
   template <typename Params>
-  Status launch(void* function, std::int64_t grid, int block, int shared_bytes, int cluster,
-                Params& params) const {
-    LaunchAttribute attribute{};
-    attribute.id = kClusterDimension;
-    attribute.cluster = {static_cast<unsigned>(cluster), 1, 1};
-    LaunchConfig config{{static_cast<unsigned>(grid), 1, 1},
-                        {static_cast<unsigned>(block), 1, 1},
-                        static_cast<unsigned>(shared_bytes),
-                        execution_.stream,
-                        &attribute,
-                        1};
+  Status launch(void* function, std::int64_t grid, int block, int shared_bytes,
+                std::span<LaunchAttribute> attributes, Params& params) const {
+    const LaunchConfig config{{static_cast<unsigned>(grid), 1, 1},
+                              {static_cast<unsigned>(block), 1, 1},
+                              static_cast<unsigned>(shared_bytes),
+                              execution_.stream,
+                              attributes.data(),
+                              static_cast<unsigned>(attributes.size())};
     void* arguments[] = {&params};
     return api_.check(api_.LaunchKernelEx(&config, function, arguments, nullptr),
                       "cuLaunchKernelEx");
@@ -216,7 +215,7 @@ class Launcher {
     constexpr std::int64_t kBlocksPerMultiprocessor = 16;
     const std::int64_t grid =
         std::clamp<std::int64_t>(tiles, 1, kBlocksPerMultiprocessor * device_.num_multiprocessors);
-    return launch(function.value(), grid, block, 0, 1, params);
+    return launch(function.value(), grid, block, 0, {}, params);
   }
 
   // An operand in place, or copied to `memory`.
@@ -354,8 +353,13 @@ class Launcher {
                                        config.cluster_m, config.cluster_n, config.raster_group_m)
                              .num_clusters();
     const int grid = cluster * std::min(clusters, device_.num_multiprocessors / cluster);
+    std::array<LaunchAttribute, 2> attributes{};
+    attributes[0].id = kClusterDimension;
+    attributes[0].cluster = {static_cast<unsigned>(cluster), 1, 1};
+    attributes[1].id = kProgrammaticSerialization;
+    attributes[1].programmatic_serialization = 1;
     return launch(prepared_.function.load(std::memory_order_acquire), grid, num_threads(config),
-                  prepared_.shared_bytes, cluster, params);
+                  prepared_.shared_bytes, attributes, params);
   }
 
   // One matrix of D from its sums; null where K is 0.
