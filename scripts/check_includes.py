@@ -15,7 +15,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 # Headers of the C++ and C standard library that this project uses have no slash and no suffix; the
 # rest of what is not ours must be named here.
-POSIX_HEADERS = {"dlfcn.h", "fcntl.h", "sched.h", "unistd.h", "immintrin.h", "cpuid.h", "malloc.h", "xmmintrin.h"}
+POSIX_HEADERS = {"dlfcn.h", "fcntl.h", "sched.h", "spawn.h", "unistd.h", "immintrin.h", "cpuid.h", "malloc.h", "xmmintrin.h"}
 FORMAT = ("fmt/",)
 VECTOR = ("hwy/",)
 JSON = ("nlohmann/",)

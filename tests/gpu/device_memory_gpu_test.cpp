@@ -96,20 +96,5 @@ TEST_F(DeviceMemoryOnGpu, the_gpu_is_described) {
   EXPECT_FALSE(found.front().cuda.empty());
 }
 
-// Needs no GPU.
-TEST(DeviceMemory, host_memory_is_refused_and_a_missing_driver_is_named) {
-  EXPECT_EQ(code_of([] { DeviceMemory({DeviceKind::kCpu, 0}, 1); }), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code_of([] { synchronize({DeviceKind::kCpu, 0}); }), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(DeviceMemory().data(), nullptr);
-  if (cuda::driver().ok()) return;
-  try {
-    DeviceMemory(kGpu, 1);
-    FAIL() << "memory of a GPU that is not there";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kEnvironment);
-    EXPECT_NE(std::string(error.what()).find("libcuda.so.1"), std::string::npos) << error.what();
-  }
-}
-
 }  // namespace
 }  // namespace octavo

@@ -314,6 +314,7 @@ std::vector<BenchShape> shapes_of(const BenchSuite& suite, const std::string& wh
     if (request.bias) refuse(where, "a bias");
     if (request.accumulate) refuse(where, "an output to add to");
     if (request.num_splits != 1) refuse(where, "splits");
+    if (suite.problems[i].numerics != Numerics::kDefault) refuse(where, "numerics");
     const BenchShape shape{request.m, request.n, request.k};
     const bool known_already = std::find(shapes.begin(), shapes.end(), shape) != shapes.end();
     if (known_already) continue;
