@@ -23,10 +23,11 @@ struct FinishOutputParams {
 };
 
 inline constexpr int kFinishThreads = 256;
+inline constexpr int kFinishBlocks = 5;  // that a multiprocessor holds at once
 
 // What is finished at a time: of a D with contiguous rows, one stretch of a row for each warp; of
 // others, a square for each thread block.
-inline constexpr int kFinishStretch = 512;
+inline constexpr int kFinishStretch = 256;
 inline constexpr int kFinishTile = 32;
 
 // Pieces of work of one launch; thread blocks take them in turn.

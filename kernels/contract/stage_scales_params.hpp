@@ -7,10 +7,13 @@ namespace octavo {
 struct StageScalesParams {
   const void* from;
   float* to;
+  long long batch;
   long long rows;
   long long cols;
+  long long from_batch_stride;
   long long from_row_stride;
   long long from_col_stride;
+  long long to_batch_stride;
   long long to_row_stride;
   unsigned char from_is_ue8m0;
 };

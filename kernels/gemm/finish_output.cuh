@@ -46,10 +46,14 @@ struct OutputSteps {
     return params.accumulates != 0 ? -0.0F : 0.0F;
   }
 
-  // Before rounding; `at`: the element's place in D.
-  __device__ __forceinline__ float value(float sum, long long col, long long at) const {
+  __device__ __forceinline__ float old_value(long long at) const {
+    return load_value(params.output, at, type);
+  }
+
+  // Before rounding. `old`: D's element, used when accumulating.
+  __device__ __forceinline__ float value(float sum, float old, long long col) const {
     float value = sum;
-    if (params.accumulates != 0) value = __fadd_rn(value, load_value(params.output, at, type));
+    if (params.accumulates != 0) value = __fadd_rn(value, old);
     if (params.bias != nullptr) {
       value = __fadd_rn(value, load_value(params.bias, col * params.bias_stride,
                                           static_cast<DType>(params.bias_dtype)));
@@ -91,7 +95,9 @@ __device__ __forceinline__ void finish_rows(const FinishOutputParams& params) {
       float values[kColumns] = {sums[group].x, sums[group].y, sums[group].z, sums[group].w};
 #pragma unroll
       for (int i = 0; i < kColumns; ++i) {
-        if (col + i < params.n) values[i] = steps.value(values[i], col + i, at + i);
+        if (col + i >= params.n) continue;
+        const float old = params.accumulates != 0 ? steps.old_value(at + i) : 0.0F;
+        values[i] = steps.value(values[i], old, col + i);
       }
       auto* bytes = static_cast<unsigned char*>(params.output);
       if (is_fp8(steps.type) && col + kColumns <= params.n &&
@@ -116,37 +122,56 @@ __device__ __forceinline__ void finish_rows(const FinishOutputParams& params) {
 // whichever of its dimensions lies closer in memory.
 __device__ __forceinline__ void finish_squares(const FinishOutputParams& params) {
   constexpr int kRowsAtOnce = kFinishThreads / kFinishTile;
+  constexpr int kPasses = kFinishTile / kRowsAtOnce;
   __shared__ float square[kFinishTile][kFinishTile + 1];  // PERF: + 1 against bank conflicts
   const OutputSteps steps(params);
   const long long tiles_n = (params.n + kFinishTile - 1) / kFinishTile;
   const long long num_tiles = (params.m + kFinishTile - 1) / kFinishTile * tiles_n;
   const int lane = static_cast<int>(threadIdx.x) % kFinishTile;
   const int warp = static_cast<int>(threadIdx.x) / kFinishTile;
+  const bool down = params.down_columns != 0;
   for (long long tile = blockIdx.x; tile < num_tiles; tile += gridDim.x) {
     const long long tile_m = tile / tiles_n;
     const long long first_row = tile_m * kFinishTile;
     const long long first_col = (tile - tile_m * tiles_n) * kFinishTile;
+    const int rows =
+        static_cast<int>(min(params.m - first_row, static_cast<long long>(kFinishTile)));
+    const int cols =
+        static_cast<int>(min(params.n - first_col, static_cast<long long>(kFinishTile)));
+    const float* from = params.sums + (first_row + warp) * params.sums_stride + first_col + lane;
 #pragma unroll
-    for (int i = 0; i < kFinishTile; i += kRowsAtOnce) {
-      const long long row = first_row + i + warp;
-      const long long col = first_col + lane;
+    for (int i = 0; i < kPasses; ++i) {
+      const int row = i * kRowsAtOnce + warp;
       float sum = steps.empty_sum();
-      if (params.sums != nullptr && row < params.m && col < params.n) {
-        sum = params.sums[row * params.sums_stride + col];
+      if (params.sums != nullptr && row < rows && lane < cols) {
+        sum = from[i * kRowsAtOnce * params.sums_stride];
       }
-      square[i + warp][lane] = sum;
+      square[row][lane] = sum;
     }
     __syncthreads();
+    // Lanes along D's nearer dimension.
+    const long long step =
+        kRowsAtOnce * (down ? params.output_col_stride : params.output_row_stride);
+    const long long at = (first_row + (down ? lane : warp)) * params.output_row_stride +
+                         (first_col + (down ? warp : lane)) * params.output_col_stride;
+    float old[kPasses] = {};
+    const auto inside = [&](int i) {
+      const int along = i * kRowsAtOnce + warp;
+      return down ? lane < rows && along < cols : along < rows && lane < cols;
+    };
+    if (params.accumulates != 0) {
 #pragma unroll
-    for (int i = 0; i < kFinishTile; i += kRowsAtOnce) {
-      const int tile_row = params.down_columns != 0 ? lane : i + warp;
-      const int tile_col = params.down_columns != 0 ? i + warp : lane;
-      const long long row = first_row + tile_row;
-      const long long col = first_col + tile_col;
-      if (row >= params.m || col >= params.n) continue;
-      const long long at = row * params.output_row_stride + col * params.output_col_stride;
-      store_rounded(params.output, at, steps.type,
-                    steps.value(square[tile_row][tile_col], col, at));
+      for (int i = 0; i < kPasses; ++i) {
+        if (inside(i)) old[i] = steps.old_value(at + i * step);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kPasses; ++i) {
+      if (!inside(i)) continue;
+      const int along = i * kRowsAtOnce + warp;
+      const float sum = down ? square[lane][along] : square[along][lane];
+      store_rounded(params.output, at + i * step, steps.type,
+                    steps.value(sum, old[i], first_col + (down ? along : lane)));
     }
     __syncthreads();
   }

@@ -103,12 +103,40 @@ __device__ __forceinline__ void repack_rows(const RepackParams& params) {
   }
 }
 
-// Squares of kRepackTile rows and as much of K.
+inline constexpr int kSquareWords = kRepackTile / kWordBytes;  // of a row; one lane each
+static_assert(kSquareWords == 32);
+
+// A square of kRepackTile rows and as much of K. PERF: word w of row r lies at w ^ (r / 4): no two
+// lanes meet in a bank, neither when columns are written nor when rows are read.
+struct Square {
+  unsigned* words;
+
+  // Words `word` of rows [4 lane, 4 lane + 4), given as those rows' bytes of 4 columns.
+  __device__ __forceinline__ void put(const unsigned (&column)[kWordBytes], int word, int lane) {
+    // Bytes 0 and 1, then 2 and 3, of two columns interleaved; then pairs of those.
+    const unsigned low01 = __byte_perm(column[0], column[1], 0x5140);
+    const unsigned low23 = __byte_perm(column[2], column[3], 0x5140);
+    const unsigned high01 = __byte_perm(column[0], column[1], 0x7362);
+    const unsigned high23 = __byte_perm(column[2], column[3], 0x7362);
+    unsigned* to = words + lane * kWordBytes * kSquareWords + (word ^ lane);
+    to[0 * kSquareWords] = __byte_perm(low01, low23, 0x5410);
+    to[1 * kSquareWords] = __byte_perm(low01, low23, 0x7632);
+    to[2 * kSquareWords] = __byte_perm(high01, high23, 0x5410);
+    to[3 * kSquareWords] = __byte_perm(high01, high23, 0x7632);
+  }
+
+  __device__ __forceinline__ unsigned get(int row, int word) const {
+    return words[row * kSquareWords + (word ^ (row / kWordBytes))];
+  }
+};
+
+// Squares turned around in shared memory; within them, each lane turns blocks of 4 rows by 4 of K
+// around in registers. A warp's loads are 128 rows of one k, its stores 128 of K of one row.
 __device__ __forceinline__ void repack_columns(const RepackParams& params) {
-  constexpr int kWords = kRepackTile / kWordBytes;  // of a row of the square; one lane each
-  static_assert(kWords == 32);
   constexpr int kWarps = kRepackThreads / 32;
-  __shared__ unsigned square[kRepackTile * kWords];
+  constexpr int kPasses = kSquareWords / kWarps;
+  __shared__ unsigned words[kRepackTile * kSquareWords];
+  Square square{words};
   const long long tiles_k = (params.to_row_stride + kRepackTile - 1) / kRepackTile;
   const long long tiles_row = (params.rows + kRepackTile - 1) / kRepackTile;
   const long long count = params.batch * tiles_row * tiles_k;
@@ -119,56 +147,64 @@ __device__ __forceinline__ void repack_columns(const RepackParams& params) {
     const long long first_row = (tile - stripe * tiles_row) * kRepackTile;
     const long long batch = stripe / tiles_k;
     const long long first_k = (stripe - batch * tiles_k) * kRepackTile;
-    const auto* from =
-        static_cast<const unsigned char*>(params.from) + batch * params.from_batch_stride;
-    auto* to = static_cast<unsigned char*>(params.to) + batch * params.to_batch_stride;
-    // Each lane turns blocks of 4 rows by 4 of K around in registers. A warp's loads are 128 rows
-    // of one k.
-    const long long lane_row = first_row + lane * kWordBytes;
-#pragma unroll 1
-    for (int word = warp; word < kWords; word += 2 * kWarps) {
-      // Two blocks at a time, for loads in flight.
-      Line::Words loaded[2][kWordBytes];
+    const auto* from = static_cast<const unsigned char*>(params.from) +
+                       batch * params.from_batch_stride + first_k * params.from_k_stride +
+                       first_row;
+    auto* to = static_cast<unsigned char*>(params.to) + batch * params.to_batch_stride +
+               first_row * params.to_row_stride + first_k;
+    const bool is_whole =
+        first_row + kRepackTile <= params.rows && first_k + kRepackTile <= params.k;
+    if (is_whole && reinterpret_cast<unsigned long long>(from) % kWordBytes == 0 &&
+        params.from_k_stride % kWordBytes == 0) {
+      // PERF: nothing to check, all loads at once: 1.6 times as quick as the general way below.
+      const unsigned char* at = from + warp * kWordBytes * params.from_k_stride + lane * kWordBytes;
+      unsigned columns[kPasses][kWordBytes];
 #pragma unroll
-      for (int i = 0; i < 2 * kWordBytes; ++i) {
-        const long long k =
-            first_k + (word + i / kWordBytes * kWarps) * kWordBytes + i % kWordBytes;
-        const Line line(from + k * params.from_k_stride, k < params.k ? params.rows : 0);
-        loaded[i / kWordBytes][i % kWordBytes] = line.load(lane_row);
+      for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+        for (int i = 0; i < kWordBytes; ++i) {
+          columns[pass][i] = __ldg(reinterpret_cast<const unsigned*>(at));
+          at += params.from_k_stride;
+        }
+        at += (kWarps - 1) * kWordBytes * params.from_k_stride;
       }
 #pragma unroll
-      for (int part = 0; part < 2; ++part) {
-        const int part_word = word + part * kWarps;
+      for (int pass = 0; pass < kPasses; ++pass) {
+        square.put(columns[pass], pass * kWarps + warp, lane);
+      }
+    } else {
+#pragma unroll 1
+      for (int word = warp; word < kSquareWords; word += kWarps) {
+        const auto line = [&](int i) {
+          const int k = word * kWordBytes + i;
+          return Line(from + k * params.from_k_stride,
+                      first_k + k < params.k ? params.rows - first_row : 0);
+        };
+        Line::Words loaded[kWordBytes];
+#pragma unroll
+        for (int i = 0; i < kWordBytes; ++i) loaded[i] = line(i).load(lane * kWordBytes);
         unsigned column[kWordBytes];
 #pragma unroll
         for (int i = 0; i < kWordBytes; ++i) {
-          const long long k = first_k + part_word * kWordBytes + i;
-          const Line line(from + k * params.from_k_stride, k < params.k ? params.rows : 0);
-          column[i] = line.word(loaded[part][i], lane_row);
+          column[i] = line(i).word(loaded[i], lane * kWordBytes);
         }
-        // Bytes 0 and 1, then 2 and 3, of two columns interleaved; then pairs of those.
-        const unsigned low01 = __byte_perm(column[0], column[1], 0x5140);
-        const unsigned low23 = __byte_perm(column[2], column[3], 0x5140);
-        const unsigned high01 = __byte_perm(column[0], column[1], 0x7362);
-        const unsigned high23 = __byte_perm(column[2], column[3], 0x7362);
-        const unsigned rows[kWordBytes] = {
-            __byte_perm(low01, low23, 0x5410), __byte_perm(low01, low23, 0x7632),
-            __byte_perm(high01, high23, 0x5410), __byte_perm(high01, high23, 0x7632)};
-        // PERF: word w of row r lies at w ^ (r / 4): no two lanes meet in a bank, here or below.
-#pragma unroll
-        for (int i = 0; i < kWordBytes; ++i) {
-          square[(lane * kWordBytes + i) * kWords + (part_word ^ lane)] = rows[i];
-        }
+        square.put(column, word, lane);
       }
     }
     __syncthreads();
-    const long long lane_k = first_k + lane * kWordBytes;
+    unsigned char* out = to + warp * params.to_row_stride + lane * kWordBytes;
+    if (is_whole) {
 #pragma unroll
-    for (int pass = 0; pass < kRepackTile / kWarps; ++pass) {
-      const int row = pass * kWarps + warp;
-      if (first_row + row < params.rows && lane_k < params.to_row_stride) {
-        *reinterpret_cast<unsigned*>(to + (first_row + row) * params.to_row_stride + lane_k) =
-            square[row * kWords + (lane ^ (row / kWordBytes))];
+      for (int row = 0; row < kRepackTile; row += kWarps) {
+        *reinterpret_cast<unsigned*>(out) = square.get(row + warp, lane);
+        out += kWarps * params.to_row_stride;
+      }
+    } else {
+      for (int row = warp; row < kRepackTile && first_row + row < params.rows; row += kWarps) {
+        if (first_k + lane * kWordBytes < params.to_row_stride) {
+          *reinterpret_cast<unsigned*>(out) = square.get(row, lane);
+        }
+        out += kWarps * params.to_row_stride;
       }
     }
     __syncthreads();

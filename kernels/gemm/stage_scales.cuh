@@ -10,11 +10,14 @@ namespace octavo {
 __device__ __forceinline__ void stage_scales(const StageScalesParams& params) {
   const long long first = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x;
   const long long step = gridDim.x * static_cast<long long>(blockDim.x);
-  const long long count = params.rows * params.cols;
+  const long long count = params.batch * params.rows * params.cols;
   for (long long i = first; i < count; i += step) {
-    const long long row = i / params.cols;
-    const long long col = i % params.cols;
-    const long long from = row * params.from_row_stride + col * params.from_col_stride;
+    const long long all_rows = i / params.cols;
+    const long long col = i - all_rows * params.cols;
+    const long long batch = all_rows / params.rows;
+    const long long row = all_rows - batch * params.rows;
+    const long long from = batch * params.from_batch_stride + row * params.from_row_stride +
+                           col * params.from_col_stride;
     float scale;
     if (params.from_is_ue8m0 != 0) {
       // 2^(code - 127); code 0 is 2^-127, a subnormal F32, and code 255 NaN.
@@ -25,7 +28,7 @@ __device__ __forceinline__ void stage_scales(const StageScalesParams& params) {
     } else {
       scale = static_cast<const float*>(params.from)[from];
     }
-    params.to[row * params.to_row_stride + col] = scale;
+    params.to[batch * params.to_batch_stride + row * params.to_row_stride + col] = scale;
   }
 }
 

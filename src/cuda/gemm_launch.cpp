@@ -103,9 +103,11 @@ struct Operand {
   std::int64_t batch_stride;
 };
 
-struct StagedScale {
-  const float* data;
-  std::int64_t stride;
+// A scale tensor as the kernel reads it; null without scales.
+struct Scale {
+  const float* data = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t batch_stride = 0;
 };
 
 // Puts the kernels of one call on its stream.
@@ -136,20 +138,27 @@ class Launcher {
     if (Status s = scratch.reserve(plan_.workspace_bytes()); !s.ok()) return s;
     std::byte* const a_memory = scratch.take(plan_.a.bytes);
     std::byte* const b_memory = scratch.take(plan_.b.bytes);
-    std::byte* const a_scales = scratch.take(plan_.a_scale.bytes);
-    std::byte* const b_scales = scratch.take(plan_.b_scale.bytes);
+    std::byte* const a_scale_memory = scratch.take(plan_.a_scale.bytes);
+    std::byte* const b_scale_memory = scratch.take(plan_.b_scale.bytes);
     auto* const sums = reinterpret_cast<float*>(scratch.take(plan_.sums_bytes));
+    const bool blocks = is_block_scaled(problem_.recipe);
+    const bool by_column = problem_.recipe == ScaleRecipe::kBlock1d;
     const Result<Operand> a = operand(problem_.a, plan_.a, a_memory);
     if (!a.ok()) return a.error();
     const Result<Operand> b = operand(problem_.b, plan_.b, b_memory);
     if (!b.ok()) return b.error();
+    const Result<Scale> a_scale =
+        scale(problem_.a_scale, plan_.a_scale, blocks, reinterpret_cast<float*>(a_scale_memory));
+    if (!a_scale.ok()) return a_scale.error();
+    const Result<Scale> b_scale =
+        scale(problem_.b_scale, plan_.b_scale, by_column, reinterpret_cast<float*>(b_scale_memory));
+    if (!b_scale.ok()) return b_scale.error();
     for (std::int64_t i = 0; i < batch_; ++i) {
       GemmParams params{};
-      if (Status s = set_scales(i, reinterpret_cast<float*>(a_scales),
-                                reinterpret_cast<float*>(b_scales), params);
-          !s.ok()) {
-        return s;
-      }
+      params.a_scale = a_scale.value().data + i * a_scale.value().batch_stride;
+      params.b_scale = b_scale.value().data + i * b_scale.value().batch_stride;
+      params.a_scale_stride = a_scale.value().row_stride;
+      params.b_scale_stride = b_scale.value().row_stride;
       if (Status s = multiply(i, a.value(), b.value(), sums, params); !s.ok()) return s;
       if (plan_.output == OutputPath::kFinished) {
         if (Status s = finish(i, sums); !s.ok()) return s;
@@ -258,55 +267,45 @@ class Launcher {
     return result;
   }
 
-  // The scales of one matrix as the kernel reads them, copied to `to` if the plan says so.
-  // `transposes`: the kernel's rows are the tensor's columns.
-  Result<StagedScale> stage(const TensorView& scale, const ScalePlan& plan, bool transposes,
-                            float* to) const {
-    const std::int64_t row_stride = scale.strides[0];
-    const std::int64_t col_stride = scale.rank > 1 ? scale.strides[1] : 0;
+  // Scales in place, or copied to `memory`. `transposes`: the kernel's rows are the tensor's
+  // columns.
+  Result<Scale> scale(const TensorView& view, const ScalePlan& plan, bool transposes,
+                      float* memory) const {
+    if (view.absent()) return Scale{};
+    const std::size_t row = batched_ ? 1 : 0;
+    const bool has_columns = view.rank > static_cast<int>(row) + 1;
+    const std::int64_t row_stride = view.strides[row];
+    const std::int64_t col_stride = has_columns ? view.strides[row + 1] : 0;
+    const std::int64_t batch_stride = batched_ ? view.strides[0] : 0;
+    const bool is_one = problem_.recipe == ScaleRecipe::kTensor;
     if (plan.path == ScalePath::kDirect) {
-      return StagedScale{static_cast<const float*>(scale.data),
-                         transposes ? col_stride : row_stride};
+      return Scale{static_cast<const float*>(view.data),
+                   is_one       ? 0
+                   : transposes ? col_stride
+                                : row_stride,
+                   batch_stride};
     }
-    const std::int64_t num_cols = scale.rank > 1 ? scale.shape[1] : 1;
+    const std::int64_t num_cols = has_columns ? view.shape[row + 1] : 1;
     StageScalesParams params{};
-    params.from = scale.data;
-    params.to = to;
-    params.rows = transposes ? num_cols : scale.shape[0];
-    params.cols = transposes ? scale.shape[0] : num_cols;
+    params.from = view.data;
+    params.to = memory;
+    params.batch = batch_;
+    params.rows = transposes ? num_cols : view.shape[row];
+    params.cols = transposes ? view.shape[row] : num_cols;
+    params.from_batch_stride = batch_stride;
     params.from_row_stride = transposes ? col_stride : row_stride;
     params.from_col_stride = transposes ? row_stride : col_stride;
+    params.to_batch_stride = plan.batch_stride;
     params.to_row_stride = plan.row_stride;
-    params.from_is_ue8m0 = scale.dtype == DType::kUE8M0 ? 1 : 0;
+    params.from_is_ue8m0 = view.dtype == DType::kUE8M0 ? 1 : 0;
     const std::int64_t tiles =
-        (params.rows * params.cols + kStageScalesThreads - 1) / kStageScalesThreads;
+        (batch_ * params.rows * params.cols + kStageScalesThreads - 1) / kStageScalesThreads;
     if (Status s = launch_small(kStageScalesEntry, stage_scales_source, tiles, kStageScalesThreads,
                                 params);
         !s.ok()) {
       return s.error();
     }
-    return StagedScale{to, plan.row_stride};
-  }
-
-  Status set_scales(std::int64_t index, float* a_memory, float* b_memory,
-                    GemmParams& params) const {
-    if (problem_.recipe == ScaleRecipe::kNone) return Ok{};
-    const bool blocks = is_block_scaled(problem_.recipe);
-    const bool by_column = problem_.recipe == ScaleRecipe::kBlock1d;
-    const Result<StagedScale> a_scale =
-        stage(matrix_of(problem_.a_scale, batched_, index), plan_.a_scale, blocks,
-              a_memory + index * plan_.a_scale.batch_stride);
-    if (!a_scale.ok()) return a_scale.error();
-    const Result<StagedScale> b_scale =
-        stage(matrix_of(problem_.b_scale, batched_, index), plan_.b_scale, by_column,
-              b_memory + index * plan_.b_scale.batch_stride);
-    if (!b_scale.ok()) return b_scale.error();
-    params.a_scale = a_scale.value().data;
-    params.b_scale = b_scale.value().data;
-    const bool one_scale = problem_.recipe == ScaleRecipe::kTensor;
-    params.a_scale_stride = one_scale ? 0 : a_scale.value().stride;
-    params.b_scale_stride = one_scale ? 0 : b_scale.value().stride;
-    return Ok{};
+    return Scale{memory, is_one ? 0 : plan.row_stride, plan.batch_stride};
   }
 
   // One matrix's product, to D or to `sums`. `params` has its scales.

@@ -59,7 +59,7 @@ KernelSource repack_operand_source() {
 
 KernelSource finish_output_source() {
   return small_kernel_source(kFinishOutputEntry, "finish_output", "FinishOutputParams",
-                             kFinishThreads);
+                             kFinishThreads, kFinishBlocks);
 }
 
 }  // namespace octavo
