@@ -34,6 +34,22 @@ TEST_F(GemmOnGpu, C29_operands_in_every_layout) {
   }
 }
 
+TEST_F(GemmOnGpu, C23_small_and_odd_m) {
+  for (const std::int64_t m : {1, 2, 3, 5, 7, 13, 31, 33, 63, 65, 127, 129}) {
+    expect_equal_bits({.m = m, .n = 2112, .k = 712, .recipe = ScaleRecipe::kBlock});
+  }
+}
+
+TEST_F(GemmOnGpu, C27_k_not_a_multiple_of_16_or_128) {
+  for (const std::int64_t k : {16, 48, 64, 112, 128, 144, 192, 712, 767}) {
+    for (const std::int64_t m : {1, 50}) {
+      for (const std::int64_t n : {15, 16, 712}) {
+        expect_equal_bits({.m = m, .n = n, .k = k, .recipe = ScaleRecipe::kBlock});
+      }
+    }
+  }
+}
+
 // A row of an odd number of bytes, padded to 16 by the caller, needs no copy: what lies between
 // must not be read into the result.
 TEST_F(GemmOnGpu, C27_odd_k_with_aligned_rows_is_read_in_place_and_its_padding_is_not_used) {
@@ -96,7 +112,7 @@ TEST_F(GemmOnGpu, fp8_outputs_round_as_the_cpu_does) {
       for (const Layout layout : kOutputLayouts) {
         // Positive sums of this K saturate both formats without a scale; small ones are subnormal.
         const GemmSpec spec{.m = 130,
-                            .n = 97,
+                            .n = layout == Layout::kDense ? 600 : 97,
                             .k = 1025,
                             .d = type,
                             .recipe = ScaleRecipe::kBlock,
