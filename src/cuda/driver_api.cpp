@@ -25,12 +25,17 @@ class Library {
   explicit Library(std::span<const char* const> names) {
     for (const char* name : names) {
       tried_ += (tried_.empty() ? "" : " or ") + std::string(name);
-      if (handle_ == nullptr) handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+      if (handle_ != nullptr) continue;
+      handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+      const char* reason = handle_ == nullptr ? dlerror() : nullptr;
+      if (reason != nullptr) reasons_ += fmt::format("{}{}", reasons_.empty() ? "" : "; ", reason);
     }
   }
 
   [[nodiscard]] bool open() const { return handle_ != nullptr; }
   [[nodiscard]] const std::string& tried() const { return tried_; }
+  // What the loader said of each name that did not open.
+  [[nodiscard]] const std::string& reasons() const { return reasons_; }
 
   // Null if the library has no such function.
   template <typename Function>
@@ -49,11 +54,12 @@ class Library {
  private:
   void* handle_ = nullptr;
   std::string tried_;
+  std::string reasons_;
 };
 
 ComponentInfo missing(std::string name, const Library& library, const char* fix) {
   return {std::move(name), false,
-          fmt::format("{} is not on the library search path. {}", library.tried(), fix)};
+          fmt::format("{} does not open ({}). {}", library.tried(), library.reasons(), fix)};
 }
 
 ComponentInfo broken(std::string name, const std::string& path, const std::string& what) {

@@ -354,6 +354,11 @@ void bench_on_gpu(const BenchSuite& suite, const GpuBenchOptions& options,
   const measure::Clock::time_point begin = measure::Clock::now();
   const std::vector<const ContenderKind*> kinds = kinds_of(options.contenders);
   const std::vector<BenchShape> shapes = shapes_of(suite, options.shapes);
+  for (const BackendInfo& info : list_backends()) {
+    if (info.name == "cuda" && !info.available) {
+      throw Error(ErrorCode::kEnvironment, info.unavailable_because);
+    }
+  }
   const measure::GpuStream gpu;
   const measure::NvmlSampler sampler(gpu.bus_id());
   const GpuDescription description = gpus().at(static_cast<std::size_t>(measure::kGpu.ordinal));
