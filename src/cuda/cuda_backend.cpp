@@ -50,6 +50,11 @@ Error unavailable(const char* operation) {
                                        operation + ". Use the back end \"cpu\"."};
 }
 
+// What a report calls the work.
+std::string kernel_of(const std::vector<QuantizeLaunch>& launches) {
+  return launches.empty() ? "" : quantize_kernel_name(launches.back().config);
+}
+
 template <typename Problem>
 SupportReport quantize_support(const Problem& problem, const Execution& execution) {
   std::vector<Reason> reasons = quantize_refusals(problem, execution);
@@ -61,15 +66,15 @@ SupportReport quantize_support(const Problem& problem, const Execution& executio
   if (!device.ok()) {
     return report_of({{"device", "x", to_string(problem.x.device), device.error().what()}});
   }
-  return report_of({});
+  SupportReport report = report_of({});
+  report.kernel = kernel_of(quantize_launches(problem, device.value().num_multiprocessors));
+  return report;
 }
 
 Result<QuantizeReport> run(const DeviceInfo& device, const Execution& execution,
                            const std::vector<QuantizeLaunch>& launches) {
-  QuantizeReport report{"cuda", ""};
-  if (!launches.empty()) report.kernel = quantize_kernel_name(launches.back().config);
   if (Status s = launch_quantize(device, execution, launches); !s.ok()) return s.error();
-  return report;
+  return QuantizeReport{"cuda", kernel_of(launches)};
 }
 
 class CudaBackend final : public Backend {
@@ -138,7 +143,8 @@ class CudaBackend final : public Backend {
                                                   const Execution& execution) const override {
     const Result<DeviceInfo>& device = device_info(problem.x.device.ordinal);
     if (!device.ok()) return device.error();
-    return run(device.value(), execution, quantize_launches(problem));
+    return run(device.value(), execution,
+               quantize_launches(problem, device.value().num_multiprocessors));
   }
 
   [[nodiscard]] std::size_t workspace_bytes(const GemmProblem& problem,

@@ -208,7 +208,8 @@ std::vector<QuantizeLaunch> quantize_launches(const QuantizeProblem& problem,
   return {};
 }
 
-std::vector<QuantizeLaunch> quantize_launches(const DequantizeProblem& problem) {
+std::vector<QuantizeLaunch> quantize_launches(const DequantizeProblem& problem,
+                                              int /*num_multiprocessors*/) {
   QuantizeConfig config;
   config.x = problem.x.dtype;
   config.q = problem.q.dtype;

@@ -31,7 +31,8 @@ struct QuantizeLaunch {
 // still lack params.partial_amax. The last one names the call in reports.
 [[nodiscard]] std::vector<QuantizeLaunch> quantize_launches(const QuantizeProblem& problem,
                                                             int num_multiprocessors);
-[[nodiscard]] std::vector<QuantizeLaunch> quantize_launches(const DequantizeProblem& problem);
+[[nodiscard]] std::vector<QuantizeLaunch> quantize_launches(const DequantizeProblem& problem,
+                                                            int num_multiprocessors);
 
 // Puts them on execution.stream and returns. Nothing is waited for and no host memory is read
 // later, so a call may be part of a graph capture once its kernels are loaded.
