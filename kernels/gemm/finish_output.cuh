@@ -6,6 +6,7 @@
 
 #include "kernels/contract/finish_output_params.hpp"
 #include "kernels/gemm/epilogue.cuh"
+#include "kernels/ptx/thread_block.cuh"
 
 namespace octavo {
 
@@ -178,6 +179,8 @@ __device__ __forceinline__ void finish_squares(const FinishOutputParams& params)
 }
 
 __device__ __forceinline__ void finish_output(const FinishOutputParams& params) {
+  ptx::wait_for_earlier_kernels();
+  ptx::let_next_kernel_start();
   if (params.output_col_stride == 1) {
     finish_rows(params);
   } else {

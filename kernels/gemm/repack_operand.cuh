@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/contract/repack_params.hpp"
+#include "kernels/ptx/thread_block.cuh"
 
 namespace octavo {
 
@@ -212,6 +213,8 @@ __device__ __forceinline__ void repack_columns(const RepackParams& params) {
 }
 
 __device__ __forceinline__ void repack_operand(const RepackParams& params) {
+  ptx::wait_for_earlier_kernels();
+  ptx::let_next_kernel_start();
   if (params.layout == RepackFrom::kColumns) {
     repack_columns(params);
   } else {

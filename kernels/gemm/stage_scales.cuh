@@ -4,10 +4,13 @@
 #pragma once
 
 #include "kernels/contract/stage_scales_params.hpp"
+#include "kernels/ptx/thread_block.cuh"
 
 namespace octavo {
 
 __device__ __forceinline__ void stage_scales(const StageScalesParams& params) {
+  ptx::wait_for_earlier_kernels();
+  ptx::let_next_kernel_start();
   const long long first = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x;
   const long long step = gridDim.x * static_cast<long long>(blockDim.x);
   const long long count = params.batch * params.rows * params.cols;

@@ -200,6 +200,14 @@ class Launcher {
     return Ok{};
   }
 
+  // Every kernel here may start early: each begins by waiting for the ones before it.
+  static LaunchAttribute serialization() {
+    LaunchAttribute attribute{};
+    attribute.id = kProgrammaticSerialization;
+    attribute.programmatic_serialization = 1;
+    return attribute;
+  }
+
   template <typename Params>
   Status launch(void* function, std::int64_t grid, int block, int shared_bytes,
                 std::span<LaunchAttribute> attributes, Params& params) const {
@@ -224,7 +232,8 @@ class Launcher {
     constexpr std::int64_t kBlocksPerMultiprocessor = 16;
     const std::int64_t grid =
         std::clamp<std::int64_t>(tiles, 1, kBlocksPerMultiprocessor * device_.num_multiprocessors);
-    return launch(function.value(), grid, block, 0, {}, params);
+    std::array<LaunchAttribute, 1> attributes{serialization()};
+    return launch(function.value(), grid, block, 0, attributes, params);
   }
 
   // An operand in place, or copied to `memory`.
@@ -355,8 +364,7 @@ class Launcher {
     std::array<LaunchAttribute, 2> attributes{};
     attributes[0].id = kClusterDimension;
     attributes[0].cluster = {static_cast<unsigned>(cluster), 1, 1};
-    attributes[1].id = kProgrammaticSerialization;
-    attributes[1].programmatic_serialization = 1;
+    attributes[1] = serialization();
     return launch(prepared_.function.load(std::memory_order_acquire), grid, num_threads(config),
                   prepared_.shared_bytes, attributes, params);
   }

@@ -53,15 +53,20 @@ void refuse_operand(const char* name, const TensorView& view, std::vector<Reason
                      "e4m3 or e5m2: the \"cuda\" back end multiplies FP8 operands only"});
 }
 
-// What a kernel's launch adds to the time of the work before it, and what moves bytes from memory
-// to memory on an H200 (bytes read and written; nominal 4.8 TB/s).
+// PERF: measured on an H200 (docs/experiments.md, "Around the product"). What a kernel's launch
+// adds to the time of the work before it, and bytes read and written in a microsecond: by copies of
+// whole words, by copies that shift or gather bytes, and by the kernel that finishes outputs, for
+// rows and for other layouts.
 constexpr double kLaunchMicroseconds = 2;
-constexpr double kCopyBytesPerMicrosecond = 3.5e6;
+constexpr double kCopyBytesPerMicrosecond = 3.3e6;
+constexpr double kUnalignedBytesPerMicrosecond = 2.0e6;
+constexpr double kFinishRowsBytesPerMicrosecond = 3.0e6;
+constexpr double kFinishBytesPerMicrosecond = 1.7e6;
 // Of an H200 under the load of a product (docs/experiments.md).
 constexpr double kCyclesPerMicrosecond = 1500;
 
-double copy_microseconds(double bytes) {
-  return kLaunchMicroseconds + bytes / kCopyBytesPerMicrosecond;
+double launched(double bytes, double bytes_per_microsecond) {
+  return kLaunchMicroseconds + bytes / bytes_per_microsecond;
 }
 
 // Whether TMA and wgmma read the operand where it is: contiguous along K, every row at a multiple
@@ -94,9 +99,16 @@ OperandPlan plan_operand(const TensorView& view) {
   plan.num_copies = is_shared ? 1 : view.shape[0];
   plan.batch_stride = is_shared ? 0 : rows * plan.row_stride;
   plan.bytes = static_cast<std::size_t>(plan.num_copies * rows * plan.row_stride);
+  // Rows are shifted at no cost; columns only if they lie at whole words.
+  constexpr std::int64_t kWordBytes = 4;
+  const bool moves_words =
+      plan.from == RepackFrom::kRows ||
+      (plan.from == RepackFrom::kColumns && col_stride(view) % kWordBytes == 0 &&
+       reinterpret_cast<std::uintptr_t>(view.data) % kWordBytes == 0);
   plan.microseconds =
-      copy_microseconds(static_cast<double>(plan.num_copies) * static_cast<double>(rows) *
-                        static_cast<double>(k + plan.row_stride));
+      launched(static_cast<double>(plan.num_copies) * static_cast<double>(rows) *
+                   static_cast<double>(k + plan.row_stride),
+               moves_words ? kCopyBytesPerMicrosecond : kUnalignedBytesPerMicrosecond);
   return plan;
 }
 
@@ -233,11 +245,13 @@ GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors) {
   const auto num_outputs = static_cast<double>(e.m) * static_cast<double>(e.n);
   const int d_bytes = size_bytes(problem.d.dtype) *
                       (problem.output_mode == OutputMode::kAccumulate ? 2 : 1);  // read too
+  const double finish_rate =
+      col_stride(problem.d) == 1 ? kFinishRowsBytesPerMicrosecond : kFinishBytesPerMicrosecond;
   if (e.k == 0) {
     plan.work = GemmWork::kEpilogue;
     plan.output = OutputPath::kFinished;
     plan.finish_microseconds =
-        static_cast<double>(e.batch) * copy_microseconds(num_outputs * d_bytes);
+        static_cast<double>(e.batch) * launched(num_outputs * d_bytes, finish_rate);
     return plan;
   }
 
@@ -256,7 +270,7 @@ GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors) {
     plan.sums_bytes = static_cast<std::size_t>(e.m * plan.sums_stride * kFloatBytes);
     plan.finish_microseconds =
         static_cast<double>(e.batch) *
-        copy_microseconds(num_outputs * static_cast<double>(kFloatBytes + d_bytes));
+        launched(num_outputs * static_cast<double>(kFloatBytes + d_bytes), finish_rate);
   } else {
     // TMA writes whole 16 bytes: the end of a row that is no multiple of them would be followed by
     // others in what may be somebody else's memory.
