@@ -23,7 +23,6 @@ ARGUMENTS = ("CLI/",)
 UNICODE = ("utf8proc.h",)
 TESTING = ("gtest/", "gmock/")
 BLAS = ("cblas.h",)
-CUDA = ("cuda.h", "cublasLt.h")
 
 # Outside headers of a folder that may not even include the standard library.
 NOTHING = None
@@ -57,7 +56,7 @@ RULES = {
     "llm": (["include/octavo"], FORMAT + JSON + UNICODE),
     "measure": (["include/octavo"], FORMAT),
     "tools": (["include/octavo", "llm", "measure"], FORMAT + JSON + ARGUMENTS),
-    "bench": (["include/octavo", "llm", "measure"], FORMAT + JSON + ARGUMENTS + BLAS + CUDA),
+    "bench": (["include/octavo", "llm", "measure"], FORMAT + JSON + ARGUMENTS + BLAS),
     "examples": (["include/octavo"], ()),
     "tests": (["src", "llm", "include/octavo", "kernels/contract",
                "kernels/naive/naive_gemm_params.hpp"], FORMAT + VECTOR + JSON + TESTING),
