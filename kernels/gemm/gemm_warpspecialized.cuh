@@ -215,6 +215,8 @@ class Consumer {
 
  private:
   __device__ __forceinline__ void release(int stage) {
+    // The lanes that do not signal have read their scales, too.
+    __syncwarp();
     if constexpr (ClusterPosition<config>::size == 1) {
       if (lane_ == 0) ptx::mbarrier_arrive(smem_.empty(stage));
     } else {

@@ -179,14 +179,6 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
   base.accumulates = !is_finished && problem.output_mode == OutputMode::kAccumulate;
   base.has_bias = !is_finished && problem.bias.present();
 
-  // PERF: bodies of 8 K-blocks take 1.5 % fewer cycles than bodies of 4, but K-blocks that are left
-  // over run one at a time; block1d's scales of 8 K-blocks would spill.
-  constexpr int kLongBody = 8;
-  if (base.sum == MainloopSum::kPromoted && problem.recipe != ScaleRecipe::kBlock1d &&
-      num_scale_blocks(e.k) % kLongBody == 0) {
-    base.unroll_k = kLongBody;
-  }
-
   // PERF: share of the tensor pipe that a tile sustains, from the sweeps in docs/experiments.md: a
   // narrow tile moves more bytes for each product, a single block loads B for itself.
   constexpr double kNarrowTile = 0.87;
