@@ -61,7 +61,7 @@ class SuiteReader {
     BenchProblem result;
     GemmRequest& request = result.request;
     for (const auto& [key, value] : item.items()) {
-      const std::string at = where + "." + key;
+      const std::string at = fmt::format("{}.{}", where, key);
       if (key == "op") {
       } else if (key == "m") {
         file_.read_integer(value, at, request.m, kExtents);
