@@ -153,8 +153,8 @@ std::string plan_text(const GemmExplanation& plan) {
                      fmt::format("{:.1f}", candidate.estimated_us), candidate.kernel});
     }
     text +=
-        "\ncandidates, the choice first; cycles = waves x cycles a tile, us = cycles / highest "
-        "clock (a sustained load runs at less):\n" +
+        "\ncandidates, the choice first; cycles = waves x cycles a tile, us = cycles / 1,300 MHz, "
+        "the clock of a sustained load:\n" +
         table.to_text();
   }
   for (const RefusedCandidateReport& candidate : plan.refused_candidates) {

@@ -37,8 +37,9 @@ std::string operand_sentence(const char* name, const char* rows_name, const Oper
 
 std::string scale_sentence(const char* name, const ScalePlan& plan, const TensorView& scale) {
   if (plan.path == ScalePath::kDirect) return fmt::format("{}: read in place", name);
-  return fmt::format("{}: staged as f32 in the kernel's layout ({} given): {:.2f} MB", name,
-                     to_string(scale.dtype), static_cast<double>(plan.bytes) / kMegabyte);
+  return fmt::format(
+      "{}: staged as f32 in the kernel's layout ({} given): {:.2f} MB, about {:.0f} us", name,
+      to_string(scale.dtype), static_cast<double>(plan.bytes) / kMegabyte, plan.microseconds);
 }
 
 }  // namespace

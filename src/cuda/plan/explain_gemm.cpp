@@ -13,7 +13,7 @@
 namespace octavo::cuda {
 namespace {
 
-GemmCandidateReport report_of(const GemmCandidate& candidate, const GpuDescription& gpu) {
+GemmCandidateReport report_of(const GemmCandidate& candidate) {
   const GemmConfig& config = candidate.config;
   GemmCandidateReport report;
   report.kernel = kernel_name(config);
@@ -28,7 +28,7 @@ GemmCandidateReport report_of(const GemmCandidate& candidate, const GpuDescripti
   report.waves = candidate.waves;
   report.tile_cycles = candidate.tile_cycles;
   report.estimated_cycles = candidate.estimated_cycles;
-  if (gpu.clock_mhz > 0) report.estimated_us = candidate.estimated_cycles / gpu.clock_mhz;
+  report.estimated_us = candidate.microseconds;
   return report;
 }
 
@@ -57,7 +57,7 @@ GemmExplanation explain_gemm(const GemmProblem& problem, const GpuDescription& g
     std::vector<RefusedGemmCandidate> refused;
     for (const GemmCandidate& candidate :
          gemm_candidates(problem, gpu.num_multiprocessors, &refused)) {
-      explanation.candidates.push_back(report_of(candidate, gpu));
+      explanation.candidates.push_back(report_of(candidate));
     }
     for (const RefusedGemmCandidate& candidate : refused) {
       const GemmConfig& config = candidate.config;

@@ -62,8 +62,10 @@ constexpr double kCopyBytesPerMicrosecond = 3.3e6;
 constexpr double kUnalignedBytesPerMicrosecond = 2.0e6;
 constexpr double kFinishRowsBytesPerMicrosecond = 3.0e6;
 constexpr double kFinishBytesPerMicrosecond = 1.7e6;
-// Of an H200 under the load of a product (docs/experiments.md).
-constexpr double kCyclesPerMicrosecond = 1500;
+// The clock that an H200 sustains under the load of a product, at its power limit
+// (docs/experiments.md, "Where the energy goes"). An idle GPU's first product runs at up to 1.5
+// times this.
+constexpr double kCyclesPerMicrosecond = 1300;
 
 double launched(double bytes, double bytes_per_microsecond) {
   return kLaunchMicroseconds + bytes / bytes_per_microsecond;
@@ -114,8 +116,10 @@ OperandPlan plan_operand(const TensorView& view) {
 
 ScalePlan staged_scale(std::int64_t batch, std::int64_t rows, std::int64_t row_stride) {
   constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
-  return {ScalePath::kStaged, row_stride, rows * row_stride,
-          static_cast<std::size_t>(batch * rows * row_stride * kFloatBytes)};
+  const std::int64_t bytes = batch * rows * row_stride * kFloatBytes;
+  constexpr double kReadAndWritten = 2;
+  return {ScalePath::kStaged, row_stride, rows * row_stride, static_cast<std::size_t>(bytes),
+          launched(kReadAndWritten * static_cast<double>(bytes), kUnalignedBytesPerMicrosecond)};
 }
 
 // Whether a kernel of its own writes D: FP8, or elements of a row that are not adjacent. (The
@@ -179,12 +183,19 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
   base.accumulates = !is_finished && problem.output_mode == OutputMode::kAccumulate;
   base.has_bias = !is_finished && problem.bias.present();
 
-  // PERF: share of the tensor pipe that a tile sustains, from the sweeps in docs/experiments.md: a
-  // narrow tile moves more bytes for each product, a single block loads B for itself.
+  // PERF: share of the tensor pipe that a main loop keeps busy, from the cycles a K-block in
+  // docs/experiments.md; a narrow tile moves more bytes for each product, a single block loads B
+  // for itself.
+  constexpr double kFastLoop = 0.98;
+  constexpr double kPromotedLoop = 0.96;
+  constexpr double kScaledLoop = 0.89;
   constexpr double kNarrowTile = 0.87;
-  constexpr double kNoMulticast = 0.97;
+  constexpr double kNoMulticast = 0.95;
   constexpr double kMacsPerCycle = 4096;  // FP8, one multiprocessor
-  constexpr double kTileOverhead = 2500;  // cycles: first loads and the epilogue
+  constexpr double kTileOverhead = 1900;  // cycles: the epilogue
+  const double loop = base.sum == MainloopSum::kFast    ? kFastLoop
+                      : is_block_scaled(problem.recipe) ? kScaledLoop
+                                                        : kPromotedLoop;
   std::vector<GemmCandidate> candidates;
   for (const int tile_n : {256, 128}) {
     // What spills in a wide tile: a column's scale for each element of a promotion.
@@ -214,12 +225,13 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
           round_up(ceil_div(e.m, candidate.config.tile_m), cluster_m) * ceil_div(e.n, tile_n);
       candidate.waves = ceil_div(tiles, num_multiprocessors / cluster_m * cluster_m);
       const double efficiency =
-          (tile_n == 128 ? kNarrowTile : 1.0) * (cluster_m == 1 ? kNoMulticast : 1.0);
+          loop * (tile_n == 128 ? kNarrowTile : 1.0) * (cluster_m == 1 ? kNoMulticast : 1.0);
       candidate.tile_cycles = static_cast<double>(candidate.config.tile_m) * tile_n *
                                   static_cast<double>(round_up(e.k, kScaleBlock)) / kMacsPerCycle /
                                   efficiency +
                               kTileOverhead;
       candidate.estimated_cycles = static_cast<double>(candidate.waves) * candidate.tile_cycles;
+      candidate.microseconds = candidate.estimated_cycles / kCyclesPerMicrosecond;
       candidates.push_back(candidate);
     }
   }
@@ -254,8 +266,8 @@ GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors) {
 
   const GemmCandidate best = gemm_candidates(problem, num_multiprocessors).front();
   plan.config = best.config;
-  plan.product_microseconds = static_cast<double>(e.batch) *
-                              (kLaunchMicroseconds + best.estimated_cycles / kCyclesPerMicrosecond);
+  plan.product_microseconds =
+      static_cast<double>(e.batch) * (kLaunchMicroseconds + best.microseconds);
   plan.a = plan_operand(problem.a);
   plan.b = plan_operand(problem.b);
 

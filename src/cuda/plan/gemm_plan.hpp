@@ -19,8 +19,10 @@ namespace octavo::cuda {
 struct GemmCandidate {
   GemmConfig config;
   std::int64_t waves = 0;  // rounds of tiles that the busiest multiprocessor works through
-  double tile_cycles = 0;  // tensor-pipe cycles of one tile, stretched by the tile's efficiency
+  double tile_cycles =
+      0;  // tensor-pipe cycles of one tile over the loop's efficiency, and the rest
   double estimated_cycles = 0;  // waves * tile_cycles
+  double microseconds = 0;      // at the clock of a sustained load
 };
 
 // What a product needs at all.
@@ -59,6 +61,7 @@ struct ScalePlan {
   std::int64_t row_stride = 0;
   std::int64_t batch_stride = 0;
   std::size_t bytes = 0;
+  double microseconds = 0;
 };
 
 // How the result gets to D.
@@ -90,7 +93,8 @@ struct GemmPlan {
     return a_scale.bytes + b_scale.bytes + a.bytes + b.bytes + sums_bytes;
   }
   [[nodiscard]] double microseconds() const {
-    return product_microseconds + a.microseconds + b.microseconds + finish_microseconds;
+    return product_microseconds + a.microseconds + b.microseconds + a_scale.microseconds +
+           b_scale.microseconds + finish_microseconds;
   }
 };
 
