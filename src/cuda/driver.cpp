@@ -46,7 +46,6 @@ Result<Driver> load() {
   find("cuFuncSetAttribute", api.FuncSetAttribute);
   find("cuLaunchKernelEx", api.LaunchKernelEx);
   find("cuTensorMapEncodeTiled", api.TensorMapEncodeTiled);
-  find("cuMemAllocAsync", api.MemAllocAsync);
   find("cuThreadExchangeStreamCaptureMode", api.ThreadExchangeStreamCaptureMode);
   find("cuMemAllocFromPoolAsync", api.MemAllocFromPoolAsync);
   find("cuMemFreeAsync", api.MemFreeAsync);

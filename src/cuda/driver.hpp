@@ -78,7 +78,6 @@ struct Driver {
   int (*TensorMapEncodeTiled)(void*, int, std::uint32_t, void*, const std::uint64_t*,
                               const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int,
                               int, int, int);
-  int (*MemAllocAsync)(DevicePointer*, std::size_t, void*);
   int (*ThreadExchangeStreamCaptureMode)(int*);
   int (*MemAllocFromPoolAsync)(DevicePointer*, std::size_t, void*, void*);
   int (*MemFreeAsync)(DevicePointer, void*);

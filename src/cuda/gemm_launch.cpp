@@ -14,6 +14,7 @@
 
 #include "cuda/jit/gemm_source.hpp"
 #include "cuda/jit/loaded_kernel.hpp"
+#include "cuda/launch/pool_memory.hpp"
 #include "cuda/launch/tensor_map.hpp"
 #include "kernels/contract/finish_output_params.hpp"
 #include "kernels/contract/gemm_params.hpp"
@@ -27,13 +28,8 @@ namespace {
 // The workspace: the caller's, or memory of the device's pool for the time of the call.
 class Scratch {
  public:
-  Scratch(const Driver& api, const DeviceInfo& device, const Execution& execution)
-      : api_(api), device_(device), execution_(execution) {}
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() {
-    if (own_ != 0) (void)api_.MemFreeAsync(own_, execution_.stream);
-  }
+  Scratch(const DeviceInfo& device, const Execution& execution)
+      : execution_(execution), own_(device, execution.stream) {}
 
   Status reserve(std::size_t bytes) {
     if (bytes == 0) return Ok{};
@@ -54,10 +50,9 @@ class Scratch {
       next_ = static_cast<std::byte*>(execution_.workspace);
       return Ok{};
     }
-    const int code = api_.MemAllocFromPoolAsync(&own_, bytes, device_.pool, execution_.stream);
-    if (Status s = api_.check(code, "cuMemAllocFromPoolAsync"); !s.ok()) return s;
-    // A device address has no other form than this integer.
-    next_ = reinterpret_cast<std::byte*>(own_);  // NOLINT(performance-no-int-to-ptr)
+    const Result<std::byte*> memory = own_.allocate(bytes);
+    if (!memory.ok()) return memory.error();
+    next_ = memory.value();
     return Ok{};
   }
 
@@ -69,10 +64,8 @@ class Scratch {
   }
 
  private:
-  const Driver& api_;
-  const DeviceInfo& device_;
   const Execution& execution_;
-  DevicePointer own_ = 0;
+  PoolMemory own_;
   std::byte* next_ = nullptr;
 };
 
@@ -134,7 +127,7 @@ class Launcher {
       }
       return Ok{};
     }
-    Scratch scratch(api_, device_, execution_);
+    Scratch scratch(device_, execution_);
     if (Status s = scratch.reserve(plan_.workspace_bytes()); !s.ok()) return s;
     std::byte* const a_memory = scratch.take(plan_.a.bytes);
     std::byte* const b_memory = scratch.take(plan_.b.bytes);

@@ -2,11 +2,13 @@
 #include "cuda/quantize_launch.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <string>
 
 #include "cuda/jit/loaded_kernel.hpp"
 #include "cuda/jit/quantize_source.hpp"
+#include "cuda/launch/pool_memory.hpp"
 
 namespace octavo::cuda {
 namespace {
@@ -14,33 +16,6 @@ namespace {
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
-
-// Memory of the stream's pool for the time of a call.
-class PoolMemory {
- public:
-  PoolMemory(const Driver& api, void* stream) : api_(api), stream_(stream) {}
-  PoolMemory(const PoolMemory&) = delete;
-  PoolMemory& operator=(const PoolMemory&) = delete;
-  ~PoolMemory() {
-    if (memory_ != 0) (void)api_.MemFreeAsync(memory_, stream_);
-  }
-
-  [[nodiscard]] Result<float*> floats(int count) {
-    if (Status s = api_.check(
-            api_.MemAllocAsync(&memory_, static_cast<std::size_t>(count) * sizeof(float), stream_),
-            "cuMemAllocAsync");
-        !s.ok()) {
-      return s.error();
-    }
-    // A device address has no other form than this integer.
-    return reinterpret_cast<float*>(memory_);  // NOLINT(performance-no-int-to-ptr)
-  }
-
- private:
-  const Driver& api_;
-  void* stream_;
-  DevicePointer memory_ = 0;
-};
 
 void refuse_unless_on_gpu(const char* field, Device device, std::vector<Reason>& reasons) {
   if (device.kind == DeviceKind::kCuda) return;
@@ -223,7 +198,7 @@ Status launch_quantize(const DeviceInfo& device, const Execution& execution,
                        std::vector<QuantizeLaunch> launches) {
   const Driver& api = driver().value();
   const ContextScope scope(api, device.context);
-  PoolMemory memory(api, execution.stream);
+  PoolMemory memory(device, execution.stream);
   float* partial_amax = nullptr;
   for (QuantizeLaunch& launch : launches) {
     Result<void*> function = loaded_kernel(
@@ -231,9 +206,10 @@ Status launch_quantize(const DeviceInfo& device, const Execution& execution,
         [&launch] { return quantize_source(launch.config); }, 0);
     if (!function.ok()) return function.error();
     if (launch.config.step == QuantizeStep::kAmax) {
-      Result<float*> floats = memory.floats(launch.params.num_partials);
-      if (!floats.ok()) return floats.error();
-      partial_amax = floats.value();
+      Result<std::byte*> partials =
+          memory.allocate(static_cast<std::size_t>(launch.params.num_partials) * sizeof(float));
+      if (!partials.ok()) return partials.error();
+      partial_amax = reinterpret_cast<float*>(partials.value());
     }
     launch.params.partial_amax = partial_amax;
     // Kernels walk on by the grid's size, so a smaller grid does the same work.
