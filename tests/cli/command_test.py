@@ -142,6 +142,23 @@ class CommandTest(unittest.TestCase):
             self.assertIsInstance(component["found"], bool)
         self.assertIsInstance(document["gpus"], list)
 
+    def test_C71_a_compiler_that_does_not_open_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for version in ("12", "13"):
+                pathlib.Path(folder, f"libnvrtc.so.{version}").write_text("no library", encoding="utf-8")
+            broken = {"LD_LIBRARY_PATH": folder, "OCTAVO_CACHE_DIR": os.path.join(folder, "cache")}
+            components = self.json_of("doctor", env=broken)["cuda_components"]
+            nvrtc = next(c for c in components if c["name"] == "NVRTC")
+            self.assertFalse(nvrtc["found"])
+            self.assertIn("libnvrtc.so.13", nvrtc["detail"])
+            path = os.path.join(folder, "small.json")
+            problem = {"op": "gemm", "m": 64, "n": 256, "k": 256, "recipe": "row"}
+            pathlib.Path(path).write_text(json.dumps({"suite": "small", "problems": [problem]}),
+                                          encoding="utf-8")
+            self.fails(ENVIRONMENT, "libnvrtc.so.13", "warmup", path, "--device-file",
+                       SOURCE / "data/devices/h200.json", env=broken)
+            self.assertEqual(octavo("run", "gemm", "--backend", "cpu", env=broken).returncode, SUCCESS)
+
     def test_doctor_looks_at_the_kernel_cache(self):
         with tempfile.TemporaryDirectory() as folder:
             cache = os.path.join(folder, "cubin")

@@ -75,7 +75,7 @@ TEST(CubinCache, KeyDependsOnEverythingThatDecidesTheResult) {
   EXPECT_NE(cache.key_of({"ab", "c"}), cache.key_of({"a", "bc"}));
 }
 
-TEST(CubinCache, RebuildsATruncatedFile) {
+TEST(CubinCache, C67_rebuilds_a_truncated_file) {
   const TemporaryFolder folder;
   ASSERT_EQ(compilations_of(folder.path()), 1);
   const auto path = path_in(folder.path());
@@ -131,14 +131,14 @@ TEST(CubinCache, WorksFromMemoryWithoutAFolder) {
   EXPECT_EQ(compilations_of(""), 1);
 }
 
-TEST(CubinCache, CreatesAMissingFolder) {
+TEST(CubinCache, C68_creates_a_missing_folder) {
   const TemporaryFolder folder;
   const auto missing = folder.path() / "one" / "two";
   EXPECT_EQ(compilations_of(missing), 1);
   EXPECT_EQ(compilations_of(missing), 0);
 }
 
-TEST(CubinCache, WorksFromMemoryWhereTheFolderCannotBeWritten) {
+TEST(CubinCache, C68_works_from_memory_where_the_folder_cannot_be_written) {
   const TemporaryFolder folder;
   // A file in the folder's place stops root too; so does /proc, which takes no new files.
   const auto file = folder.path() / "file";
@@ -277,7 +277,7 @@ std::optional<CompiledKernel> read_by_name(const std::filesystem::path& path) {
   return read_cubin_file(path, key);
 }
 
-TEST(CubinCache, ReadsAFolderThatItMayNotWrite) {
+TEST(CubinCache, C68_reads_a_folder_that_it_may_not_write) {
   const TemporaryFolder folder;
   ASSERT_EQ(compilations_of(folder.path()), 1);
   using std::filesystem::perms;
@@ -301,7 +301,7 @@ TEST(CubinCache, ReadsAFolderThatItMayNotWrite) {
   EXPECT_EQ(files_in(folder.path()).size(), 1U);
 }
 
-TEST(CubinCache, ProcessesAtOnceLeaveOneValidFile) {
+TEST(CubinCache, C67_processes_at_once_leave_one_valid_file) {
   constexpr int kChildren = 4;
   constexpr int kRepeats = 10;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
@@ -325,7 +325,7 @@ TEST(CubinCache, ProcessesAtOnceLeaveOneValidFile) {
   }
 }
 
-TEST(CubinCache, AKilledWriterLeavesNoInvalidFile) {
+TEST(CubinCache, C67_a_killed_writer_leaves_no_invalid_file) {
   const TemporaryFolder folder;
   std::mt19937 random(20);
   std::uniform_int_distribution<int> delay_us(500, 15000);

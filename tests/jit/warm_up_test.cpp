@@ -87,14 +87,18 @@ TEST_F(WarmUp, a_problem_that_breaks_a_rule_is_an_error) {
   EXPECT_TRUE(warm_up({}, &gpu).problems.empty());
 }
 
-TEST(Explain, a_gpu_of_another_architecture_is_refused_with_reasons) {
+TEST(Explain, C72_a_gpu_of_another_architecture_is_refused_with_reasons) {
   GpuDescription gpu = h200();
   EXPECT_TRUE(explain(row_product(64, 64, 128), gpu).refusals.empty());
-  gpu.compute_major = 8;
-  const GemmExplanation explanation = explain(row_product(64, 64, 128), gpu);
-  ASSERT_EQ(explanation.refusals.size(), 1U);
-  EXPECT_EQ(explanation.refusals.front().kind, "device");
-  EXPECT_TRUE(explanation.candidates.empty());
+  constexpr int kOthers[][2] = {{8, 0}, {8, 6}, {8, 9}, {10, 0}, {12, 0}, {12, 1}};
+  for (const auto& [major, minor] : kOthers) {
+    gpu.compute_major = major;
+    gpu.compute_minor = minor;
+    const GemmExplanation explanation = explain(row_product(64, 64, 128), gpu);
+    ASSERT_EQ(explanation.refusals.size(), 1U) << major << '.' << minor;
+    EXPECT_EQ(explanation.refusals.front().kind, "device");
+    EXPECT_TRUE(explanation.candidates.empty());
+  }
   gpu = h200();
   gpu.num_multiprocessors = 1;
   EXPECT_FALSE(explain(row_product(64, 64, 128), gpu).refusals.empty());

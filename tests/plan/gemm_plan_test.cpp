@@ -36,7 +36,7 @@ GemmProblem block_problem(std::int64_t m, std::int64_t n, std::int64_t k) {
   return problem;
 }
 
-TEST(GemmPlan, candidates_fit_into_shared_memory_and_have_names_of_their_own) {
+TEST(GemmPlan, C34_candidates_fit_into_shared_memory_and_have_names_of_their_own) {
   for (const ScaleRecipe recipe : {ScaleRecipe::kNone, ScaleRecipe::kTensor, ScaleRecipe::kRow,
                                    ScaleRecipe::kBlock, ScaleRecipe::kBlock1d}) {
     GemmProblem problem = block_problem(4096, 7168, 2048);
