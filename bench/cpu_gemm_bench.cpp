@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -23,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "measure/today.hpp"
 #include "measuring.hpp"
 #include "octavo/octavo.hpp"
 
@@ -489,15 +489,6 @@ json load_average() {
   return loads[0];
 }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::array<char, 16> text{};
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::strftime(text.data(), text.size(), "%Y-%m-%d", &parts);
-  return text.data();
-}
-
 int run(const Options& options, const std::string& command) {
   for (const char* name : {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"}) {
     if (std::getenv(name) != nullptr) {
@@ -511,7 +502,7 @@ int run(const Options& options, const std::string& command) {
   const CpuInfo cpu = cpu_info();
   json result = {
       {"schema", 1},
-      {"date", today()},
+      {"date", measure::today()},
       {"commit", output_of("git -C " OCTAVO_SOURCE_DIR " rev-parse HEAD")},
       {"dirty", !output_of("git -C " OCTAVO_SOURCE_DIR
                            " status --porcelain --untracked-files=no -- src include bench")
@@ -546,7 +537,7 @@ int run(const Options& options, const std::string& command) {
   }
   const std::string out =
       options.out.empty()
-          ? fmt::format("{}/bench/results/{}-{}-{}.json", OCTAVO_SOURCE_DIR, today(),
+          ? fmt::format("{}/bench/results/{}-{}-{}.json", OCTAVO_SOURCE_DIR, measure::today(),
                         options.machine, suite.at("suite").get<std::string>())
           : options.out;
   std::ofstream written(out);

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -22,6 +21,7 @@
 #include "measure/gpu_stream.hpp"
 #include "measure/nvml_sampler.hpp"
 #include "measure/quantile.hpp"
+#include "measure/today.hpp"
 #include "octavo/octavo.hpp"
 
 namespace {
@@ -382,21 +382,12 @@ json rows_of(Shape shape, std::size_t num_sets, const std::vector<Contender>& co
   return rows;
 }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::array<char, 16> text{};
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::strftime(text.data(), text.size(), "%Y-%m-%d", &parts);
-  return text.data();
-}
-
 int run(const Options& options, const std::string& command) {
   const GpuStream gpu;
   const GpuDescription description = gpus().front();
   const NvmlSampler sampler(gpu.bus_id());
   json result = {{"schema", 1},
-                 {"date", today()},
+                 {"date", measure::today()},
                  {"commit", options.commit},
                  {"dirty", options.dirty},
                  {"machine",

@@ -16,6 +16,7 @@
 #include "gpu_bench_report.hpp"
 #include "measure/gpu_stream.hpp"
 #include "measure/nvml_sampler.hpp"
+#include "measure/today.hpp"
 #include "octavo/octavo.hpp"
 #include "options.hpp"
 #include "result_file.hpp"
@@ -371,7 +372,7 @@ void bench_on_gpu(const BenchSuite& suite, const GpuBenchOptions& options,
   const DeviceMemory workspace(measure::kGpu, CublasLtProduct::kWorkspaceBytes);
   const bool given = !options.commit.empty();
   Json result = {{"schema", kResultSchema},
-                 {"date", today()},
+                 {"date", measure::today()},
                  {"commit", given ? Json(options.commit) : commit_here()},
                  {"dirty", given ? Json(options.dirty) : dirty_here()},
                  {"machine",

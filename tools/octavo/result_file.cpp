@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdio>
-#include <ctime>
 
 #include "tensor_file.hpp"
 
@@ -26,15 +25,6 @@ std::string git_output(const char* command) {
 
 }  // namespace
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d", &utc);
-  return text.data();
-}
-
 Json commit_here() {
   const std::string tracked = git_output("git ls-files -- :/include/octavo/octavo.hpp 2>/dev/null");
   if (tracked.empty()) return nullptr;
@@ -45,7 +35,7 @@ Json dirty_here() {
   if (commit_here().is_null()) return nullptr;
   return !git_output(
               "git status --porcelain --untracked-files=no -- :/src :/include :/tools :/bench "
-              ":/kernels 2>/dev/null")
+              ":/kernels :/measure 2>/dev/null")
               .empty();
 }
 

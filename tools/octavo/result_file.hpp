@@ -10,8 +10,6 @@ namespace octavo::cli {
 
 inline constexpr int kResultSchema = 1;
 
-[[nodiscard]] std::string today();
-
 // Which sources this was measured in: null outside a clone of Octavo, whose other commits say
 // nothing about this program.
 [[nodiscard]] Json commit_here();

@@ -15,6 +15,7 @@
 #include "gemm_trial.hpp"
 #include "gpu_bench.hpp"
 #include "gpu_placement.hpp"
+#include "measure/today.hpp"
 #include "octavo/runtime.hpp"
 #include "options.hpp"
 #include "result_file.hpp"
@@ -164,7 +165,7 @@ void bench_on_cpu(const BenchSuite& suite, const BenchOptions& options, Session&
   session.progress("");
   Json document{
       {"schema", kResultSchema},
-      {"date", today()},
+      {"date", measure::today()},
       {"commit", commit_here()},
       {"dirty", dirty_here()},
       {"machine", machine()},
