@@ -55,20 +55,30 @@ std::string kernel_of(const std::vector<QuantizeLaunch>& launches) {
   return launches.empty() ? "" : quantize_kernel_name(launches.back().config);
 }
 
-template <typename Problem>
-SupportReport quantize_support(const Problem& problem, const Execution& execution) {
-  std::vector<Reason> reasons = quantize_refusals(problem, execution);
+// The report on a problem with these refusals whose argument `field` lies on `where`;
+// `kernel_on(DeviceInfo)` names what would run.
+template <typename KernelOn>
+SupportReport support_on(Device where, const char* field, std::vector<Reason> reasons,
+                         const KernelOn& kernel_on) {
   if (!reasons.empty()) return report_of(std::move(reasons));
   if (!unavailable_because().empty()) {
     return report_of({{"environment", "backend", "\"cuda\"", unavailable_because()}});
   }
-  const Result<DeviceInfo>& device = device_info(problem.x.device.ordinal);
+  const Result<DeviceInfo>& device = device_info(where.ordinal);
   if (!device.ok()) {
-    return report_of({{"device", "x", to_string(problem.x.device), device.error().what()}});
+    return report_of({{"device", field, to_string(where), device.error().what()}});
   }
   SupportReport report = report_of({});
-  report.kernel = kernel_of(quantize_launches(problem, device.value().num_multiprocessors));
+  report.kernel = kernel_on(device.value());
   return report;
+}
+
+template <typename Problem>
+SupportReport quantize_support(const Problem& problem, const Execution& execution) {
+  return support_on(problem.x.device, "x", quantize_refusals(problem, execution),
+                    [&](const DeviceInfo& device) {
+                      return kernel_of(quantize_launches(problem, device.num_multiprocessors));
+                    });
 }
 
 Result<QuantizeReport> run(const DeviceInfo& device, const Execution& execution,
@@ -82,8 +92,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::string_view name() const override { return "cuda"; }
 
   [[nodiscard]] BackendInfo info() const override {
-    return {"cuda", "FP8 products on NVIDIA Hopper GPUs", unavailable_because().empty(),
-            unavailable_because()};
+    return {"cuda", "FP8 products and quantization on NVIDIA Hopper GPUs",
+            unavailable_because().empty(), unavailable_because()};
   }
 
   [[nodiscard]] bool serves(const GemmProblem& problem, const Execution& execution) const override {
@@ -93,18 +103,9 @@ class CudaBackend final : public Backend {
 
   [[nodiscard]] SupportReport supports(const GemmProblem& problem,
                                        const Execution& execution) const override {
-    std::vector<Reason> reasons = gemm_refusals(problem, execution);
-    if (!reasons.empty()) return report_of(std::move(reasons));
-    if (!unavailable_because().empty()) {
-      return report_of({{"environment", "backend", "\"cuda\"", unavailable_because()}});
-    }
-    const Result<DeviceInfo>& device = device_info(problem.a.device.ordinal);
-    if (!device.ok()) {
-      return report_of({{"device", "a", to_string(problem.a.device), device.error().what()}});
-    }
-    SupportReport report = report_of({});
-    report.kernel = prepared_gemm(device.value(), problem)->kernel;
-    return report;
+    return support_on(
+        problem.a.device, "a", gemm_refusals(problem, execution),
+        [&](const DeviceInfo& device) { return prepared_gemm(device, problem)->kernel; });
   }
   [[nodiscard]] SupportReport supports(const AttentionProblem&, const Execution&) const override {
     return refusal("attention");
