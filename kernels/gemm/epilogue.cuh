@@ -206,8 +206,8 @@ class Epilogue {
     return box + row * kSwizzleBytes + (chunk ^ (row % 8)) * 16;
   }
 
-  // PERF: stmatrix writes what 8 stores of a pair each would: 1,800 cycles a tile less 400
-  // (docs/experiments.md).
+  // PERF: one stmatrix writes what 4 stores of a pair each would (docs/experiments.md, "The
+  // epilogue").
   __device__ __forceinline__ void fill_16bit(unsigned to, const Sums& sums, int row_a, int row_b,
                                              int first_column) const {
     // Matrices of 8 x 8: rows 0-7 and 8-15 of the warp's 16, for two groups of columns.
