@@ -9,7 +9,7 @@
 import pathlib
 import sys
 
-WIDTHS = (128, 256)
+WIDTHS = (128, 176, 192, 256)
 TYPES = ("e4m3", "e5m2")
 FILE = pathlib.Path(__file__).resolve().parent.parent / "kernels/ptx/wgmma.cuh"
 
@@ -52,29 +52,33 @@ TAIL = """}
 """
 
 
-def instruction(width, a, b):
+def instruction(width):
+    """A macro: the types are part of the instruction's text and cannot be operands."""
     count = width // 2
     registers = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
-    return f"""    asm volatile(
-        "{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 2}, 0;\\n"
-        "wgmma.mma_async.sync.aligned.m64n{width}k32.f32.{a}.{b} {{{registers}}}, %{count}, %{count + 1}, p, 1, 1;\\n}}"
-        : {outputs}
-        : "l"(a), "l"(b), "r"(adds));
+    return f"""#define OCTAVO_WGMMA_{width}(types) \\
+    asm volatile( \\
+        "{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 2}, 0;\\n" \\
+        "wgmma.mma_async.sync.aligned.m64n{width}k32.f32." types " {{{registers}}}, %{count}, %{count + 1}, p, 1, 1;\\n}}" \\
+        : {outputs} \\
+        : "l"(a), "l"(b), "r"(adds))
 """
 
 
 def text():
     parts = [HEAD]
+    parts += [instruction(width) for width in WIDTHS]
     for width in WIDTHS:
         parts.append(f"  if constexpr (N == {width}) {{\n")
         for a in TYPES:
             for b in TYPES:
                 condition = " && ".join(
                     ("" if t == "e4m3" else "!") + f"{side}_is_e4m3" for side, t in (("a", a), ("b", b)))
-                parts.append(f"   if constexpr ({condition}) {{\n{instruction(width, a, b)}   }}\n")
+                parts.append(f'    if constexpr ({condition}) OCTAVO_WGMMA_{width}("{a}.{b}");\n')
         parts.append("  }\n")
     parts.append("  static_assert(" + " || ".join(f"N == {w}" for w in WIDTHS) + ");\n")
+    parts += [f"#undef OCTAVO_WGMMA_{width}\n" for width in WIDTHS]
     parts.append(TAIL)
     return "".join(parts)
 

@@ -15,6 +15,12 @@ enum class MainloopSum : unsigned char {
   kPromoted,  // every 128 of K added to an FP32 total
 };
 
+// How the two consumer warp-groups of a thread block share its tiles.
+enum class Schedule : unsigned char {
+  kCooperative,  // both multiply parts of the same tile
+  kPingpong,     // a tile each, in turn: one multiplies while the other stores
+};
+
 struct GemmConfig {
   // E4M3 or E5M2.
   DType a = DType::kE4M3;
@@ -23,17 +29,19 @@ struct GemmConfig {
   DType d = DType::kBF16;
   ScaleRecipe recipe = ScaleRecipe::kBlock;
   MainloopSum sum = MainloopSum::kPromoted;
-  // D's tile of one thread block, and K of one pipeline stage. tile_m is 128 (two consumer
-  // warp-groups of 64 rows), tile_n 128 or 256, tile_k 128: one scale block.
-  int tile_m = 128;
-  int tile_n = 256;
+  Schedule schedule = Schedule::kCooperative;
+  // D's tile of one thread block, and K of one pipeline stage: tile_k is 128, one scale block.
+  // A consumer multiplies parts of 64 rows: tile_m is 128 or 256 for two that share a tile, 128
+  // for two with a tile each.
+  int tile_m = 256;
+  int tile_n = 128;
   int tile_k = 128;
   // Thread blocks of a cluster: cluster_m of them share a tile of B, cluster_n one of A
   // (multicast).
-  int cluster_m = 2;
-  int cluster_n = 1;
+  int cluster_m = 1;
+  int cluster_n = 2;
   // Stages of the pipeline from global to shared memory.
-  int stages = 4;
+  int stages = 3;
   // K-blocks in the body of the main loop. K-blocks that are left over run one at a time.
   int unroll_k = 4;
   // Clusters of rows that neighbouring thread blocks walk before they go on along N.
@@ -45,15 +53,23 @@ struct GemmConfig {
   friend constexpr bool operator==(const GemmConfig&, const GemmConfig&) = default;
 };
 
-// Threads: the consumer warp-groups and one that loads.
+// Threads: two consumer warp-groups and one that loads.
 inline constexpr int kWarpGroupThreads = 128;
 inline constexpr int kWarpGroupRows = 64;
+inline constexpr int kConsumers = 2;
+inline constexpr int kGemmThreads = (kConsumers + 1) * kWarpGroupThreads;
 
-[[nodiscard]] constexpr int num_consumers(const GemmConfig& config) noexcept {
-  return config.tile_m / kWarpGroupRows;
+// Consumers that read the same stage, and the parts of 64 rows that each has of it.
+[[nodiscard]] constexpr int consumers_of_stage(const GemmConfig& config) noexcept {
+  return config.schedule == Schedule::kCooperative ? kConsumers : 1;
 }
-[[nodiscard]] constexpr int num_threads(const GemmConfig& config) noexcept {
-  return (num_consumers(config) + 1) * kWarpGroupThreads;
+[[nodiscard]] constexpr int num_parts(const GemmConfig& config) noexcept {
+  return config.tile_m / kWarpGroupRows / consumers_of_stage(config);
+}
+// The first row of a part in the tile.
+[[nodiscard]] constexpr int part_row(const GemmConfig& config, int consumer, int part) noexcept {
+  return config.schedule == Schedule::kCooperative ? (part * kConsumers + consumer) * kWarpGroupRows
+                                                   : part * kWarpGroupRows;
 }
 
 }  // namespace octavo

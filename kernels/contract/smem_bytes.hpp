@@ -11,9 +11,14 @@ namespace octavo {
 inline constexpr int kSwizzleBytes = 128;
 inline constexpr int kSwizzleAtomBytes = 1024;
 
-// One box of D on its way out: 64 rows of 128 bytes. Each consumer has two.
+// One box of D on its way out: 64 rows of 128 bytes.
 inline constexpr int kOutputBoxBytes = kWarpGroupRows * kSwizzleBytes;
-inline constexpr int kOutputBoxes = 2;
+
+// Boxes of each consumer. PERF: two parts that are stored while the tensor core goes on must not
+// wait for their turn (docs/experiments.md, "The epilogue").
+[[nodiscard]] constexpr int output_boxes(const GemmConfig& config) noexcept {
+  return config.schedule == Schedule::kCooperative ? 2 * num_parts(config) : 2;
+}
 
 inline constexpr int kBarrierBytes = 8;
 
@@ -37,20 +42,22 @@ struct GemmSharedMemory {
 
 [[nodiscard]] constexpr GemmSharedMemory gemm_shared_memory(const GemmConfig& config) noexcept {
   constexpr int kScaleBytes = 4;
+  constexpr int kOneScaleBytes = 16;  // padded, so that what follows is aligned
   GemmSharedMemory memory{};
   memory.a_stage_bytes = config.tile_m * config.tile_k;
   memory.b_stage_bytes = config.tile_n * config.tile_k;
   memory.a_scale_stage_bytes = is_block_scaled(config.recipe) ? config.tile_m * kScaleBytes : 0;
-  memory.b_scale_stage_bytes =
-      config.recipe == ScaleRecipe::kBlock1d ? config.tile_n * kScaleBytes : 0;
+  memory.b_scale_stage_bytes = config.recipe == ScaleRecipe::kBlock1d ? config.tile_n * kScaleBytes
+                               : config.recipe == ScaleRecipe::kBlock ? kOneScaleBytes
+                                                                      : 0;
   memory.column_scale_bytes = config.recipe == ScaleRecipe::kRow ? config.tile_n * kScaleBytes : 0;
   memory.a = 0;
   memory.b = memory.a + config.stages * memory.a_stage_bytes;
   memory.output = memory.b + config.stages * memory.b_stage_bytes;
-  memory.a_scale = memory.output + num_consumers(config) * kOutputBoxes * kOutputBoxBytes;
+  memory.a_scale = memory.output + kConsumers * output_boxes(config) * kOutputBoxBytes;
   memory.b_scale = memory.a_scale + config.stages * memory.a_scale_stage_bytes;
   memory.column_scale = memory.b_scale + config.stages * memory.b_scale_stage_bytes;
-  memory.full_barriers = memory.column_scale + num_consumers(config) * memory.column_scale_bytes;
+  memory.full_barriers = memory.column_scale + kConsumers * memory.column_scale_bytes;
   memory.empty_barriers = memory.full_barriers + config.stages * kBarrierBytes;
   memory.total_bytes = memory.empty_barriers + config.stages * kBarrierBytes;
   return memory;

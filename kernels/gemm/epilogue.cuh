@@ -6,6 +6,7 @@
 #include "kernels/contract/gemm_config.hpp"
 #include "kernels/contract/gemm_params.hpp"
 #include "kernels/contract/smem_bytes.hpp"
+#include "kernels/gemm/load_scale.cuh"
 #include "kernels/ptx/shared_memory.cuh"
 #include "kernels/ptx/thread_block.cuh"
 #include "kernels/ptx/tma.cuh"
@@ -51,13 +52,11 @@ __device__ __forceinline__ void store_value(void* values, long long i, float val
   }
 }
 
-// What a consumer warp-group does with the sums of its 64 rows of a tile. `part_n`: columns of one
-// of the arrays that the sums come in.
-template <GemmConfig config, int part_n>
+// What a consumer warp-group does with the sums of its parts of a tile.
+template <GemmConfig config>
 class Epilogue {
  public:
-  static constexpr int num_parts = config.tile_n / part_n;
-  using Sums = float[num_parts][part_n / 2];
+  using Sums = float[config.tile_n / 2];
 
   // `boxes` and `column_scales`: this consumer's own shared memory.
   __device__ __forceinline__ Epilogue(const GemmParams& params, unsigned boxes,
@@ -66,8 +65,7 @@ class Epilogue {
     thread_ = static_cast<int>(threadIdx.x) % kWarpGroupThreads;
     lane_ = thread_ % 32;
     if constexpr (config.recipe == ScaleRecipe::kTensor) {
-      row_scales_[0] = __fmul_rn(__ldg(params.a_scale), __ldg(params.b_scale));
-      row_scales_[1] = row_scales_[0];
+      tensor_scale_ = __fmul_rn(load_scale(params.a_scale, 0), load_scale(params.b_scale, 0));
     }
   }
 
@@ -75,30 +73,57 @@ class Epilogue {
   __device__ __forceinline__ void fetch_scales(int row_a, int row_b) {
     if constexpr (config.recipe == ScaleRecipe::kRow) {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        // Rows behind the end are never stored; any scale will do for them.
-        const int row = min(first_row(row_a) + 8 * r, params_.m - 1);
-        row_scales_[r] = __ldg(params_.a_scale + row * params_.a_scale_stride);
+      for (int part = 0; part < num_parts(config); ++part) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          // Rows behind the end are never stored; any scale will do for them.
+          const int row = min(row_a + row_in_tile(part) + 8 * r, params_.m - 1);
+          row_scales_[part][r] = load_scale(params_.a_scale, row * params_.a_scale.row_stride);
+        }
       }
 #pragma unroll
-      for (int i = thread_; i < config.tile_n; i += kWarpGroupThreads) {
-        const int column = row_b + i;
-        ptx::copy_word_async(column_scales_ + 4 * i,
-                             params_.b_scale + column * params_.b_scale_stride, column < params_.n);
+      for (int i = 0; i < columns_per_thread; ++i) {
+        const int column = min(row_b + thread_ + i * kWarpGroupThreads, params_.n - 1);
+        fetched_[i] = load_scale(params_.b_scale, column * params_.b_scale.row_stride);
       }
     }
   }
 
-  // Stores rows [row_a + 64 consumer, + 64) of the tile at (row_a, row_b).
-  __device__ __forceinline__ void store(const Sums& sums, int row_a, int row_b) {
-    if constexpr (config.recipe == ScaleRecipe::kRow) ptx::copy_async_wait();
-    if (params_.stores_directly != 0) {
+  // Stores one part of the tile at (row_a, row_b); parts come in ascending order. Through shared
+  // memory, box after box: while one is written out the next is filled.
+  __device__ __forceinline__ void store(const Sums& sums, int part, int row_a, int row_b) const {
+    // The barrier below shows every thread the scales that the others fetched.
+    if (config.recipe == ScaleRecipe::kRow && part == 0) share_column_scales();
+    constexpr int num_slots = output_boxes(config);
+    constexpr int at_once = num_slots / 2;
+    static_assert(num_boxes % at_once == 0 && num_boxes * num_parts(config) % num_slots == 0,
+                  "a box keeps its slot");
+#pragma unroll
+    for (int round = 0; round < num_boxes; round += at_once) {
+      if (thread_ == 0) ptx::tma_store_wait_read<1>();
       sync_consumer();
-      store_directly(sums, row_a, row_b);
-      // The next tile's scales must not arrive before these were read.
+#pragma unroll
+      for (int box = round; box < round + at_once; ++box) {
+        fill(slot(part, box), sums, part, row_a, row_b, first_column(box));
+      }
+      ptx::fence_shared_for_tma();
       sync_consumer();
-    } else {
-      store_boxes(sums, row_a, row_b);
+      const int row = row_a + part_row(config, consumer_, part);
+      if (params_.stores_directly != 0) {
+        for (int box = round; box < round + at_once; ++box) {
+          copy_box(slot(part, box), row, row_b + first_column(box));
+        }
+      } else if (thread_ == 0) {
+#pragma unroll
+        for (int box = round; box < round + at_once; ++box) {
+          ptx::tma_store(&params_.d, slot(part, box), row_b + first_column(box), row);
+        }
+        ptx::tma_store_commit();
+      }
+    }
+    // The next tile's scales must not be written before these were read.
+    if constexpr (config.recipe == ScaleRecipe::kRow) {
+      if (part == num_parts(config) - 1) sync_consumer();
     }
   }
 
@@ -108,8 +133,25 @@ class Epilogue {
   }
 
   // The upper of the two rows of which this thread holds elements.
-  __device__ __forceinline__ int first_row(int row_a) const {
-    return row_a + consumer_ * kWarpGroupRows + thread_ / 32 * 16 + lane_ / 4;
+  __device__ __forceinline__ int row_in_tile(int part) const {
+    return part_row(config, consumer_, part) + thread_ / 32 * 16 + lane_ / 4;
+  }
+
+  __device__ __forceinline__ unsigned slot(int part, int box) const {
+    return boxes_ + (part * num_boxes + box) % output_boxes(config) * kOutputBoxBytes;
+  }
+
+  // Where a tile is no whole number of boxes the last begins inside the one before it.
+  static __device__ __forceinline__ int first_column(int box) {
+    return min(box * box_columns, config.tile_n - box_columns);
+  }
+
+  __device__ __forceinline__ void share_column_scales() const {
+#pragma unroll
+    for (int i = 0; i < columns_per_thread; ++i) {
+      const int column = thread_ + i * kWarpGroupThreads;
+      if (column < config.tile_n) ptx::store_shared(column_scales_ + 4 * column, fetched_[i]);
+    }
   }
 
   // The results of columns `column` and `column` + 1 of row `row` from their sums. Each step
@@ -142,62 +184,23 @@ class Epilogue {
     }
   }
 
-  // Finished elements of row 8 r + lane / 4 of the warp's 16, of the group of 8 columns that begins
-  // at `tile_column`.
-  __device__ __forceinline__ void finish_pair(float (&values)[2], const Sums& sums, int row_a,
-                                              int row_b, int tile_column, int r) const {
-    const int part = tile_column / part_n;
-    const int j = tile_column % part_n / 8 * 4 + 2 * r;
-    values[0] = sums[part][j];
-    values[1] = sums[part][j + 1];
+  // Finished elements of rows 8 r + lane / 4 of the warp's 16, of the group of 8 columns that
+  // begins at `tile_column`.
+  __device__ __forceinline__ void finish_group(float (&values)[2][2], const Sums& sums, int part,
+                                               int row_a, int row_b, int tile_column) const {
     const int within = tile_column + lane_ % 4 * 2;
     float2 column_scale{1, 1};
     if constexpr (config.recipe == ScaleRecipe::kRow) {
       column_scale = ptx::load_shared_pair(column_scales_ + 4 * within);
     }
-    finish(values, first_row(row_a) + 8 * r, row_scales_[r], column_scale, row_b + within);
-  }
-
-  // For an output that TMA cannot write: element by element.
-  __device__ __forceinline__ void store_directly(const Sums& sums, int row_a, int row_b) const {
 #pragma unroll
-    for (int tile_column = 0; tile_column < config.tile_n; tile_column += 8) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float values[2];
-        finish_pair(values, sums, row_a, row_b, tile_column, r);
-        const int row = first_row(row_a) + 8 * r;
-        const int column = row_b + tile_column + lane_ % 4 * 2;
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          if (row >= params_.m || column + c >= params_.n) continue;
-          store_value<config.d>(params_.output, row * params_.output_stride + column + c,
-                                values[c]);
-        }
-      }
-    }
-  }
-
-  // Through shared memory, box after box: while one is written out the next is filled.
-  __device__ __forceinline__ void store_boxes(const Sums& sums, int row_a, int row_b) const {
-    constexpr int box_columns = kSwizzleBytes / size_bytes(config.d);
-#pragma unroll
-    for (int box = 0; box < config.tile_n / box_columns; ++box) {
-      if (thread_ == 0) ptx::tma_store_wait_read<kOutputBoxes - 1>();
-      sync_consumer();
-      const unsigned to = boxes_ + box % kOutputBoxes * kOutputBoxBytes;
-      if constexpr (is_16bit(config.d)) {
-        fill_16bit(to, sums, row_a, row_b, box * box_columns);
-      } else {
-        fill_32bit(to, sums, row_a, row_b, box * box_columns);
-      }
-      ptx::fence_shared_for_tma();
-      sync_consumer();
-      if (thread_ == 0) {
-        ptx::tma_store(&params_.d, to, row_b + box * box_columns,
-                       row_a + consumer_ * kWarpGroupRows);
-        ptx::tma_store_commit();
-      }
+    for (int r = 0; r < 2; ++r) {
+      const int j = tile_column / 8 * 4 + 2 * r;
+      values[r][0] = sums[j];
+      values[r][1] = sums[j + 1];
+      const float row_scale =
+          config.recipe == ScaleRecipe::kRow ? row_scales_[part][r] : tensor_scale_;
+      finish(values[r], row_a + row_in_tile(part) + 8 * r, row_scale, column_scale, row_b + within);
     }
   }
 
@@ -206,40 +209,69 @@ class Epilogue {
     return box + row * kSwizzleBytes + (chunk ^ (row % 8)) * 16;
   }
 
-  // PERF: one stmatrix writes what 4 stores of a pair each would (docs/experiments.md, "The
-  // epilogue").
-  __device__ __forceinline__ void fill_16bit(unsigned to, const Sums& sums, int row_a, int row_b,
-                                             int first_column) const {
-    // Matrices of 8 x 8: rows 0-7 and 8-15 of the warp's 16, for two groups of columns.
-    const int row = thread_ / 32 * 16 + lane_ % 16;
+  // A box of the columns from first_column of the tile on.
+  __device__ __forceinline__ void fill(unsigned box, const Sums& sums, int part, int row_a,
+                                       int row_b, int first_column) const {
+    if constexpr (is_16bit(config.d)) {
+      // PERF: one stmatrix writes what 4 stores of a pair each would (docs/experiments.md, "The
+      // epilogue"). Matrices of 8 x 8: rows 0-7 and 8-15 of the warp's 16, two groups of columns.
+      // The swizzle's exclusive or with an even chunk can be taken after the fact.
+      const unsigned first = chunk_address(box, thread_ / 32 * 16 + lane_ % 16, lane_ / 16);
 #pragma unroll
-    for (int chunk = 0; chunk < kSwizzleBytes / 16; chunk += 2) {
-      unsigned pairs[4];
+      for (int chunk = 0; chunk < kSwizzleBytes / 16; chunk += 2) {
+        unsigned pairs[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float values[2];
-        finish_pair(values, sums, row_a, row_b, first_column + (chunk + i / 2) * 8, i % 2);
-        pairs[i] = pack_16bit<config.d>(values[0], values[1]);
+        for (int i = 0; i < 2; ++i) {
+          float values[2][2];
+          finish_group(values, sums, part, row_a, row_b, first_column + (chunk + i) * 8);
+          pairs[2 * i] = pack_16bit<config.d>(values[0][0], values[0][1]);
+          pairs[2 * i + 1] = pack_16bit<config.d>(values[1][0], values[1][1]);
+        }
+        ptx::store_matrices(first ^ (chunk * 16), pairs);
       }
-      ptx::store_matrices(chunk_address(to, row, chunk + lane_ / 16), pairs);
+    } else {
+      // A group of 8 columns is two chunks; rows 8 apart are swizzled alike.
+      const unsigned first =
+          chunk_address(box, thread_ / 32 * 16 + lane_ / 4, lane_ % 4 / 2) + lane_ % 2 * 8;
+#pragma unroll
+      for (int group = 0; group < box_columns / 8; ++group) {
+        float values[2][2];
+        finish_group(values, sums, part, row_a, row_b, first_column + group * 8);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          ptx::store_shared_pair((first ^ (group * 32)) + r * 8 * kSwizzleBytes, values[r][0],
+                                 values[r][1]);
+        }
+      }
     }
   }
 
-  __device__ __forceinline__ void fill_32bit(unsigned to, const Sums& sums, int row_a, int row_b,
-                                             int first_column) const {
-    constexpr int groups = kSwizzleBytes / 4 / 8;
-#pragma unroll
-    for (int group = 0; group < groups; ++group) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float values[2];
-        finish_pair(values, sums, row_a, row_b, first_column + group * 8, r);
-        const int row = thread_ / 32 * 16 + lane_ / 4 + 8 * r;
-        const int byte = (group * 8 + lane_ % 4 * 2) * 4;
-        ptx::store_shared_pair(chunk_address(to, row, byte / 16) + byte % 16, values[0], values[1]);
+  // For an output that TMA cannot write: element by element, a warp along a row.
+  __device__ __forceinline__ void copy_box(unsigned box, int first_row, int first_column) const {
+    constexpr int element_bytes = size_bytes(config.d);
+#pragma unroll 1
+    for (int i = thread_; i < kWarpGroupRows * box_columns; i += kWarpGroupThreads) {
+      const int row = i / box_columns;
+      const int byte = i % box_columns * element_bytes;
+      const int column = first_column + i % box_columns;
+      if (first_row + row >= params_.m || column >= params_.n) continue;
+      const unsigned from = chunk_address(box, row, byte / 16) + byte % 16;
+      const long long to = (first_row + row) * params_.output_stride + column;
+      if constexpr (element_bytes == 2) {
+        static_cast<unsigned short*>(params_.output)[to] = ptx::load_shared_16bit(from);
+      } else {
+        static_cast<float*>(params_.output)[to] = ptx::load_shared(from);
       }
     }
   }
+
+  static constexpr int columns_per_thread =
+      (config.tile_n + kWarpGroupThreads - 1) / kWarpGroupThreads;
+  // Columns of a box, and boxes of a part.
+  static constexpr int box_columns = kSwizzleBytes / size_bytes(config.d);
+  static constexpr int num_boxes = (config.tile_n + box_columns - 1) / box_columns;
+  // Columns of two boxes are finished twice, and D's old value would be added twice.
+  static_assert(config.tile_n % box_columns == 0 || !config.accumulates);
 
   const GemmParams& params_;
   unsigned boxes_;
@@ -247,7 +279,9 @@ class Epilogue {
   int consumer_;
   int thread_;
   int lane_;
-  float row_scales_[2] = {1, 1};  // tensor recipe: the product of both scales
+  float tensor_scale_ = 1;  // the product of both scales
+  float row_scales_[num_parts(config)][2];
+  float fetched_[columns_per_thread];
 };
 
 }  // namespace octavo

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Hopper FP8 product: persistent thread blocks of one producer warp-group, which loads tiles of
-// A and B by TMA, and two consumer warp-groups of 64 rows each, which multiply and promote them.
+// A and B by TMA and their scales, and two consumer warp-groups, which multiply and promote them.
 // docs/kernels.md walks one tile through it; docs/numerics.md has the formulas whose bits it keeps.
 #pragma once
 
@@ -28,6 +28,11 @@ struct RingPosition {
       stage = 0;
       parity ^= 1;
     }
+  }
+  __device__ __forceinline__ void advance(int count) {
+    const int to = stage + count;
+    parity ^= static_cast<unsigned>(to / stages) & 1U;
+    stage = to % stages;
   }
 };
 
@@ -73,13 +78,18 @@ struct ClusterPosition {
   }
 };
 
-// Matrix descriptor of a K-major FP8 tile with 128-byte swizzle (PTX ISA, "matrix descriptor"):
-// address / 16, leading offset (unused), stride between atoms of 8 rows 1024 / 16, swizzle mode 1.
-__device__ __forceinline__ unsigned long long smem_descriptor(unsigned address) {
-  constexpr unsigned long long kLeadingOffset = 1ULL << 16;
-  constexpr unsigned long long kStrideOffset = (1024ULL / 16) << 32;
+// Matrix descriptor of a K-major FP8 tile with 128-byte swizzle (PTX ISA, "matrix descriptor"): in
+// its lower half address / 16 and a leading offset (unused), in its upper half the stride between
+// atoms of 8 rows, 1024 / 16, and swizzle mode 1.
+constexpr int kDescriptorUnit = 16;
+__device__ __forceinline__ unsigned lower_descriptor(unsigned address) {
+  constexpr unsigned kLeadingOffset = 1U << 16;
+  return (address & 0x3FFFFU) / kDescriptorUnit | kLeadingOffset;
+}
+__device__ __forceinline__ unsigned long long descriptor(unsigned lower) {
+  constexpr unsigned long long kStrideOffset = (1024ULL / kDescriptorUnit) << 32;
   constexpr unsigned long long kSwizzle128 = 1ULL << 62;
-  return ((address & 0x3FFFFU) >> 4) | kLeadingOffset | kStrideOffset | kSwizzle128;
+  return lower | kStrideOffset | kSwizzle128;
 }
 
 template <GemmConfig config>
@@ -94,24 +104,13 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
     const TileIndex cluster = raster.cluster(linear);
     const int row_a = (cluster.m * config.cluster_m + position.m) * config.tile_m;
     const int row_b = (cluster.n * config.cluster_n + position.n) * config.tile_n;
-    // A scale row ends with its multiple of 4; a tile may end behind it, or begin behind it in a
-    // cluster that sticks out, where nothing is loaded.
-    constexpr unsigned kScaleBytes = sizeof(float);
-    const auto scale_bytes = [](int extent, int first, int tile) {
-      const int left = (extent + 3) / 4 * 4 - first;
-      return kScaleBytes * static_cast<unsigned>(left < 0 ? 0 : left < tile ? left : tile);
-    };
-    const unsigned a_scale_bytes = scale_bytes(params.m, row_a, config.tile_m);
-    const unsigned b_scale_bytes = scale_bytes(params.n, row_b, config.tile_n);
     for (int k_block = 0; k_block < num_k_blocks; ++k_block) {
       const int stage = ring.stage;
       ptx::mbarrier_wait(smem.empty(stage), ring.parity ^ 1);
       const unsigned full = smem.full(stage);
       // A box that sticks out of the matrix arrives whole, filled up with zeros.
-      unsigned bytes = smem.layout.a_stage_bytes + smem.layout.b_stage_bytes;
-      if constexpr (is_block_scaled(config.recipe)) bytes += a_scale_bytes;
-      if constexpr (config.recipe == ScaleRecipe::kBlock1d) bytes += b_scale_bytes;
-      ptx::mbarrier_arrive_expect_bytes(full, bytes);
+      ptx::mbarrier_arrive_expect_bytes(full,
+                                        smem.layout.a_stage_bytes + smem.layout.b_stage_bytes);
       const int k = k_block * config.tile_k;
       // Blocks that share a tile load an equal part each and send it to all of them.
       if constexpr (config.cluster_n == 1) {
@@ -133,46 +132,162 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
         ptx::tma_load_multicast(smem.b(stage) + position.m * part * kSwizzleBytes, &params.b, full,
                                 k, row_b + position.m * part, blocks);
       }
-      if constexpr (is_block_scaled(config.recipe)) {
-        if (a_scale_bytes > 0) {
-          ptx::bulk_load(smem.a_scale(stage),
-                         params.a_scale + k_block * params.a_scale_stride + row_a, a_scale_bytes,
-                         full);
-        }
-      }
-      if constexpr (config.recipe == ScaleRecipe::kBlock1d) {
-        if (b_scale_bytes > 0) {
-          ptx::bulk_load(smem.b_scale(stage),
-                         params.b_scale + k_block * params.b_scale_stride + row_b, b_scale_bytes,
-                         full);
-        }
-      }
       ring.advance();
     }
   }
 }
 
-// One consumer warp-group: rows [64 i, 64 i + 64) of every tile.
+// Whether four scales of neighbouring rows can be loaded at once, in every K-block.
+__device__ __forceinline__ bool loads_four(const ScaleParams& scale, int rows) {
+  constexpr int kVector = 4;
+  return scale.is_ue8m0 == 0 && scale.row_stride == 1 && scale.k_stride % kVector == 0 &&
+         rows % kVector == 0 && reinterpret_cast<unsigned long long>(scale.data) % 16 == 0;
+}
+
+// Block recipes: a warp of the producer's that brings the scales of every stage, from any layout.
+// `is_wide`: of A, and of B if it has scales by column, loads_four().
+// PERF: one warp, and few instructions: they cost energy beside the tensor core.
+template <GemmConfig config, bool is_wide>
+class ScaleProducer {
+ public:
+  __device__ __forceinline__ ScaleProducer(const GemmParams& params,
+                                           const GemmAddresses<config>& smem)
+      : params_(params),
+        smem_(smem),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        num_k_blocks_((params.k + kScaleBlock - 1) / kScaleBlock) {}
+
+  // The stages of the tile at (row_a, row_b).
+  __device__ __forceinline__ void produce(int row_a, int row_b) {
+    row_a_ = row_a + 4 * lane_;
+    row_b_ = by_column ? row_b + 4 * lane_ : row_b / kScaleBlock;
+    k_block_ = 0;
+    KBlock ahead[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (i < num_k_blocks_) load_next(ahead[i]);
+    }
+    for (int left = num_k_blocks_; left > 0; left -= kAhead) {
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (i >= left) break;
+        store(ahead[i]);
+        if (i + kAhead < left) load_next(ahead[i]);
+      }
+    }
+  }
+
+ private:
+  static constexpr bool by_column = config.recipe == ScaleRecipe::kBlock1d;
+  // A lane has four neighbouring rows of every 128.
+  static constexpr int group_rows = 4 * 32;
+  static constexpr int a_groups = config.tile_m / group_rows;
+  static constexpr int b_groups = by_column ? config.tile_n / group_rows : 0;
+  // PERF: K-blocks whose scales are on their way: memory answers later than the next one is due.
+  static constexpr int kAhead = by_column ? 1 : 2;
+
+  struct KBlock {
+    float4 a[a_groups];
+    float4 b[b_groups > 0 ? b_groups : 1];
+    float b_block;
+  };
+
+  __device__ __forceinline__ void load_next(KBlock& to) {
+#pragma unroll
+    for (int i = 0; i < a_groups; ++i) {
+      to.a[i] = load_four(params_.a_scale, row_a_ + i * group_rows, params_.m);
+    }
+#pragma unroll
+    for (int i = 0; i < b_groups; ++i) {
+      to.b[i] = load_four(params_.b_scale, row_b_ + i * group_rows, params_.n);
+    }
+    if (!by_column && lane_ == 0) {
+      const int row = min(row_b_, (params_.n - 1) / kScaleBlock);
+      to.b_block = load_scale(
+          params_.b_scale, row * params_.b_scale.row_stride + k_block_ * params_.b_scale.k_stride);
+    }
+    ++k_block_;
+  }
+
+  // Of rows [row, row + 4). Rows behind the end are multiplied by zeros or never stored; any scale
+  // will do for them.
+  __device__ __forceinline__ float4 load_four(const ScaleParams& scale, int row, int rows) const {
+    const long long at = k_block_ * scale.k_stride;
+    if constexpr (is_wide) {
+      return __ldg(reinterpret_cast<const float4*>(static_cast<const float*>(scale.data) + at +
+                                                   min(row, rows - 4)));
+    } else {
+      const auto one = [&](int i) {
+        return load_scale(scale, min(row + i, rows - 1) * scale.row_stride + at);
+      };
+      return {one(0), one(1), one(2), one(3)};
+    }
+  }
+
+  // The next stage.
+  __device__ __forceinline__ void store(const KBlock& scales) {
+    const int stage = ring_.stage;
+    ptx::mbarrier_wait(smem_.empty(stage), ring_.parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < a_groups; ++i) {
+      ptx::store_shared_four(smem_.a_scale(stage) + 4 * (i * group_rows + 4 * lane_), scales.a[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < b_groups; ++i) {
+      ptx::store_shared_four(smem_.b_scale(stage) + 4 * (i * group_rows + 4 * lane_), scales.b[i]);
+    }
+    if (!by_column && lane_ == 0) ptx::store_shared(smem_.b_scale(stage), scales.b_block);
+    // The lane that signals comes after the others' writes.
+    __syncwarp();
+    if (lane_ == 0) ptx::mbarrier_arrive(smem_.full(stage));
+    ring_.advance();
+  }
+
+  const GemmParams& params_;
+  const GemmAddresses<config>& smem_;
+  int lane_;
+  int num_k_blocks_;
+  int row_a_ = 0;
+  int row_b_ = 0;
+  int k_block_ = 0;
+  RingPosition<config.stages> ring_;
+};
+
+template <GemmConfig config, bool is_wide>
+__device__ __forceinline__ void produce_scales(const GemmParams& params,
+                                               const GemmAddresses<config>& smem,
+                                               const Rasterization& raster) {
+  constexpr int cluster_size = ClusterPosition<config>::size;
+  const ClusterPosition<config> position;
+  ScaleProducer<config, is_wide> producer(params, smem);
+  for (int linear = static_cast<int>(blockIdx.x) / cluster_size; linear < raster.num_clusters();
+       linear += static_cast<int>(gridDim.x) / cluster_size) {
+    const TileIndex cluster = raster.cluster(linear);
+    producer.produce((cluster.m * config.cluster_m + position.m) * config.tile_m,
+                     (cluster.n * config.cluster_n + position.n) * config.tile_n);
+  }
+}
+
+// One consumer warp-group. It multiplies parts of 64 rows of a tile.
 template <GemmConfig config>
 class Consumer {
  public:
-  // Promotion needs registers for a partial sum beside the total: the tile is multiplied in parts
-  // of 128 columns, the width of a scale block of B.
   static constexpr bool promotes = config.sum == MainloopSum::kPromoted;
-  static constexpr int part_n = promotes ? 128 : config.tile_n;
-  static constexpr int num_parts = config.tile_n / part_n;
-  static constexpr int part_registers = part_n / 2;
-  // wgmma multiplies 32 bytes of K at a time; descriptors count in units of 16.
+  static constexpr int parts = num_parts(config);
+  static constexpr int part_registers = config.tile_n / 2;
+  static_assert(!promotes || config.tile_n == kScaleBlock, "a part has one scale of B");
+  // wgmma multiplies 32 bytes of K at a time.
   static constexpr int steps = config.tile_k / 32;
-  static constexpr int step_units = 32 / 16;
-  static constexpr int part_units = part_n * kSwizzleBytes / 16;
+  static constexpr int step_units = 32 / kDescriptorUnit;
 
   __device__ __forceinline__ Consumer(const GemmParams& params, const GemmAddresses<config>& smem,
                                       int index)
       : params_(params), smem_(smem), index_(index) {
     const int thread = static_cast<int>(threadIdx.x) % kWarpGroupThreads;
     lane_ = thread % 32;
-    row_ = index * kWarpGroupRows + thread / 32 * 16 + lane_ / 4;
+    row_ = thread / 32 * 16 + lane_ / 4;
+    a_descriptor_ = lower_descriptor(smem.a(0) + part_row(config, index, 0) * kSwizzleBytes);
+    b_descriptor_ = lower_descriptor(smem.b(0));
     // One lane a warp tells each block that shares a tile with this one that a stage is free.
     if constexpr (ClusterPosition<config>::size > 1) {
       const ClusterPosition<config> position;
@@ -190,28 +305,57 @@ class Consumer {
 
   static constexpr int num_sharers = config.cluster_m + config.cluster_n - 1;
 
-  // The sums of the tile at (row_a, row_b).
-  __device__ __forceinline__ void multiply(int row_b) {
-    const int num_k_blocks = (params_.k + kScaleBlock - 1) / kScaleBlock;
-    if constexpr (!promotes) {
-      multiply_fast(num_k_blocks);
-    } else {
-      // Adding to -0 keeps every bit of the first sum; a scaled sum starts at +0 by definition.
-      const float start = is_block_scaled(config.recipe) ? 0.0F : -0.0F;
+  // One accumulator through all of K; one K-block is always in flight. `all_issued` is called when
+  // the tensor core has the last one.
+  template <typename AllIssued>
+  __device__ __forceinline__ void multiply_fast(const AllIssued& all_issued) {
+    static_assert(!promotes);
+    const int num_k_blocks = k_blocks();
+    int previous = 0;
+    for (int k_block = 0; k_block < num_k_blocks; ++k_block) {
+      ptx::mbarrier_wait(smem_.full(ring_.stage), ring_.parity);
+      ptx::wgmma_fence();
 #pragma unroll
-      for (int part = 0; part < num_parts; ++part) {
-#pragma unroll
-        for (int i = 0; i < part_registers; ++i) total[part][i] = start;
+      for (int part = 0; part < parts; ++part) issue(total[part], ring_.stage, part, k_block > 0);
+      ptx::wgmma_commit();
+      if (k_block > 0) {
+        ptx::wgmma_wait<1>();
+        release(previous);
       }
-      int k_block = 0;
-      for (; k_block + config.unroll_k <= num_k_blocks; k_block += config.unroll_k) {
-        multiply_body<config.unroll_k>(row_b, k_block);
-      }
-      for (; k_block < num_k_blocks; ++k_block) multiply_body<1>(row_b, k_block);
+      previous = ring_.stage;
+      ring_.advance();
     }
+    all_issued();
+    ptx::wgmma_wait<0>();
+    release(previous);
   }
 
-  float total[num_parts][part_registers];
+  // Totals of the sums of each K-block.
+  __device__ __forceinline__ void multiply_promoted() {
+    // Adding to -0 keeps every bit of the first sum; a scaled sum starts at +0 by definition.
+    const float start = is_block_scaled(config.recipe) ? 0.0F : -0.0F;
+#pragma unroll
+    for (int part = 0; part < parts; ++part) {
+#pragma unroll
+      for (int i = 0; i < part_registers; ++i) total[part][i] = start;
+    }
+    int left = k_blocks();
+    for (; left >= config.unroll_k; left -= config.unroll_k) {
+#pragma unroll
+      for (int i = 0; i < config.unroll_k; ++i) promote_k_block();
+    }
+    for (; left > 0; --left) promote_k_block();
+  }
+
+  // K-blocks of a tile.
+  __device__ __forceinline__ int k_blocks() const {
+    return (params_.k + kScaleBlock - 1) / kScaleBlock;
+  }
+
+  // Passes over the stages of a tile of the other consumer.
+  __device__ __forceinline__ void skip_tile() { ring_.advance(k_blocks()); }
+
+  float total[parts][part_registers];
 
  private:
   __device__ __forceinline__ void release(int stage) {
@@ -226,87 +370,70 @@ class Consumer {
     }
   }
 
-  template <int N>
-  __device__ __forceinline__ void issue(float (&sums)[N / 2], int stage, int part, bool adds) {
-    const unsigned long long a =
-        smem_descriptor(smem_.a(stage) + index_ * kWarpGroupRows * kSwizzleBytes);
-    const unsigned long long b = smem_descriptor(smem_.b(stage)) + part * part_units;
+  __device__ __forceinline__ void issue(float (&sums)[part_registers], int stage, int part,
+                                        bool adds) {
+    // PERF: two additions between the barrier and the first wgmma; whole descriptors made anew from
+    // addresses kept the tensor core waiting (docs/experiments.md).
+    constexpr int part_units =
+        (part_row(config, 0, 1) - part_row(config, 0, 0)) * kSwizzleBytes / kDescriptorUnit;
+    const unsigned a =
+        a_descriptor_ + stage * (smem_.layout.a_stage_bytes / kDescriptorUnit) + part * part_units;
+    const unsigned b = b_descriptor_ + stage * (smem_.layout.b_stage_bytes / kDescriptorUnit);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
-      ptx::wgmma<config.a, config.b, N>(sums, a + step * step_units, b + step * step_units,
-                                        adds || step > 0);
+      ptx::wgmma<config.a, config.b, config.tile_n>(sums, descriptor(a + step * step_units),
+                                                    descriptor(b + step * step_units),
+                                                    adds || step > 0);
     }
-    ptx::wgmma_commit();
   }
 
-  // One accumulator through all of K; one K-block is always in flight.
-  __device__ __forceinline__ void multiply_fast(int num_k_blocks) {
-    int previous = 0;
-    for (int k_block = 0; k_block < num_k_blocks; ++k_block) {
-      ptx::mbarrier_wait(smem_.full(ring_.stage), ring_.parity);
-      ptx::wgmma_fence();
-      issue<part_n>(total[0], ring_.stage, 0, k_block > 0);
-      if (k_block > 0) {
-        ptx::wgmma_wait<1>();
-        release(previous);
-      }
-      previous = ring_.stage;
-      ring_.advance();
+  __device__ __forceinline__ void promote_k_block() {
+    const int stage = ring_.stage;
+    ptx::mbarrier_wait(smem_.full(stage), ring_.parity);
+    float b_scale = 1;
+    if constexpr (config.recipe == ScaleRecipe::kBlock) {
+      b_scale = ptx::load_shared(smem_.b_scale(stage));
     }
-    ptx::wgmma_wait<0>();
-    release(previous);
-  }
-
-  // PERF: `count` K-blocks a body: B's scales come in one vector load each, and the bookkeeping of
-  // the loop is paid once. 4 against 1: +3 % (docs/experiments.md).
-  template <int count>
-  __device__ __forceinline__ void multiply_body(int row_b, int k_block) {
-    constexpr int num_b_blocks = config.tile_n / kScaleBlock;
-    float b_scale[num_b_blocks][count];
-    if constexpr (config.recipe == ScaleRecipe::kBlock) load_b_scales(row_b, k_block, b_scale);
 #pragma unroll
-    for (int i = 0; i < count; ++i) {
-      const int stage = ring_.stage;
-      ptx::mbarrier_wait(smem_.full(stage), ring_.parity);
+    for (int part = 0; part < parts; ++part) {
       float a_scale[2] = {1, 1};
       if constexpr (is_block_scaled(config.recipe)) {
-        a_scale[0] = ptx::load_shared(smem_.a_scale(stage) + 4 * row_);
-        a_scale[1] = ptx::load_shared(smem_.a_scale(stage) + 4 * (row_ + 8));
+        const int row = part_row(config, index_, part) + row_;
+        a_scale[0] = ptx::load_shared(smem_.a_scale(stage) + 4 * row);
+        a_scale[1] = ptx::load_shared(smem_.a_scale(stage) + 4 * (row + 8));
       }
-#pragma unroll
-      for (int part = 0; part < num_parts; ++part) {
-        float sums[part_registers];
-        ptx::wgmma_fence();
-        issue<part_n>(sums, stage, part, false);
-        ptx::wgmma_wait<0>();
-        if constexpr (config.recipe == ScaleRecipe::kBlock1d) {
-          promote_by_column(sums, part, a_scale, smem_.b_scale(stage));
-        } else if constexpr (config.recipe == ScaleRecipe::kBlock) {
-          const float low = a_scale[0] * b_scale[part][i];
-          const float high = a_scale[1] * b_scale[part][i];
-          if (part == num_parts - 1) release(stage);
+      float sums[part_registers];
+      ptx::wgmma_fence();
+      issue(sums, stage, part, false);
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<0>();
+      const bool last = part == parts - 1;
+      if constexpr (config.recipe == ScaleRecipe::kBlock1d) {
+        promote_by_column(sums, part, a_scale, smem_.b_scale(stage));
+        if (last) release(stage);
+      } else {
+        if (last) release(stage);
+        if constexpr (config.recipe == ScaleRecipe::kBlock) {
+          const float low = a_scale[0] * b_scale;
+          const float high = a_scale[1] * b_scale;
 #pragma unroll
           for (int j = 0; j < part_registers; ++j) {
             total[part][j] = fmaf((j & 2) != 0 ? high : low, sums[j], total[part][j]);
           }
         } else {
-          if (part == num_parts - 1) release(stage);
 #pragma unroll
           for (int j = 0; j < part_registers; ++j) total[part][j] += sums[j];
         }
-        if constexpr (config.recipe == ScaleRecipe::kBlock1d) {
-          if (part == num_parts - 1) release(stage);
-        }
       }
-      ring_.advance();
     }
+    ring_.advance();
   }
 
   __device__ __forceinline__ void promote_by_column(const float (&sums)[part_registers], int part,
                                                     const float (&a_scale)[2], unsigned b_scales) {
 #pragma unroll
-    for (int group = 0; group < part_n / 8; ++group) {
-      const int column = part * part_n + group * 8 + lane_ % 4 * 2;
+    for (int group = 0; group < config.tile_n / 8; ++group) {
+      const int column = group * 8 + lane_ % 4 * 2;
       const float2 b_scale = ptx::load_shared_pair(b_scales + 4 * column);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -317,37 +444,13 @@ class Consumer {
     }
   }
 
-  // Scales of the tile's 128-column blocks, [block][k_block, k_block + count).
-  template <int num_b_blocks, int count>
-  __device__ __forceinline__ void load_b_scales(int row_b, int k_block,
-                                                float (&scales)[num_b_blocks][count]) {
-    const int last = (params_.n - 1) / kScaleBlock;
-#pragma unroll
-    for (int block = 0; block < num_b_blocks; ++block) {
-      // Columns behind the end are never stored; any scale will do for them.
-      const int row = min(row_b / kScaleBlock + block, last);
-      const float* from = params_.b_scale + row * params_.b_scale_stride + k_block;
-      if constexpr (count % 4 == 0) {
-#pragma unroll
-        for (int i = 0; i < count; i += 4) {
-          const float4 four = __ldg(reinterpret_cast<const float4*>(from + i));
-          scales[block][i] = four.x;
-          scales[block][i + 1] = four.y;
-          scales[block][i + 2] = four.z;
-          scales[block][i + 3] = four.w;
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < count; ++i) scales[block][i] = __ldg(from + i);
-      }
-    }
-  }
-
   const GemmParams& params_;
   const GemmAddresses<config>& smem_;
   int index_;
   int lane_;
   int row_;
+  unsigned a_descriptor_;
+  unsigned b_descriptor_;
   unsigned empty_of_peer_ = 0;
   RingPosition<config.stages> ring_;
 };
@@ -358,18 +461,45 @@ __device__ __forceinline__ void consume(const GemmParams& params, const GemmAddr
   constexpr int cluster_size = ClusterPosition<config>::size;
   const ClusterPosition<config> position;
   Consumer<config> consumer(params, smem, index);
-  Epilogue<config, Consumer<config>::part_n> epilogue(
-      params, smem.base + smem.layout.output + index * kOutputBoxes * kOutputBoxBytes,
+  Epilogue<config> epilogue(
+      params, smem.base + smem.layout.output + index * output_boxes(config) * kOutputBoxBytes,
       smem.base + smem.layout.column_scale + index * smem.layout.column_scale_bytes, index);
-  for (int linear = static_cast<int>(blockIdx.x) / cluster_size; linear < raster.num_clusters();
-       linear += static_cast<int>(gridDim.x) / cluster_size) {
+  // A consumer with a tile of its own waits for its turn: the tensor core works on one tile at a
+  // time, and no stage is a whole pass ahead of what is waited for.
+  constexpr bool pingpong = config.schedule == Schedule::kPingpong;
+  constexpr int kFirstTurnBarrier = 1 + kConsumers;
+  const auto wait_for_turn = [&] {
+    ptx::named_barrier(kFirstTurnBarrier + index, kConsumers * kWarpGroupThreads);
+  };
+  const auto give_turn = [&] {
+    ptx::named_barrier_arrive(kFirstTurnBarrier + 1 - index, kConsumers * kWarpGroupThreads);
+  };
+  const int first = static_cast<int>(blockIdx.x) / cluster_size;
+  const int next = static_cast<int>(gridDim.x) / cluster_size;
+  if (pingpong && index > 0) consumer.skip_tile();
+  for (int linear = pingpong ? first + index * next : first; linear < raster.num_clusters();
+       linear += pingpong ? kConsumers * next : next) {
     const TileIndex cluster = raster.cluster(linear);
     const int row_a = (cluster.m * config.cluster_m + position.m) * config.tile_m;
     const int row_b = (cluster.n * config.cluster_n + position.n) * config.tile_n;
     // PERF: what the epilogue multiplies by is on its way while the tile is multiplied.
     epilogue.fetch_scales(row_a, row_b);
-    consumer.multiply(row_b);
-    epilogue.store(consumer.total, row_a, row_b);
+    if constexpr (Consumer<config>::promotes) {
+      static_assert(!pingpong, "one consumer alone does not keep the tensor core busy");
+      consumer.multiply_promoted();
+    } else if constexpr (pingpong) {
+      if (linear != first) wait_for_turn();
+      consumer.multiply_fast([&] {
+        if (linear + next < raster.num_clusters()) give_turn();
+      });
+      consumer.skip_tile();
+    } else {
+      consumer.multiply_fast([] {});
+    }
+#pragma unroll
+    for (int part = 0; part < num_parts(config); ++part) {
+      epilogue.store(consumer.total[part], part, row_a, row_b);
+    }
   }
   if (threadIdx.x % kWarpGroupThreads == 0) ptx::tma_store_wait();
 }
@@ -392,9 +522,9 @@ __device__ __forceinline__ void gemm_warpspecialized(const GemmParams& params) {
   if (threadIdx.x == 0) {
     constexpr int kWarps = kWarpGroupThreads / 32;
     for (int stage = 0; stage < config.stages; ++stage) {
-      ptx::mbarrier_init(smem.full(stage), 1);
+      ptx::mbarrier_init(smem.full(stage), is_block_scaled(config.recipe) ? 2 : 1);
       ptx::mbarrier_init(smem.empty(stage),
-                         kWarps * num_consumers(config) * Consumer<config>::num_sharers);
+                         kWarps * consumers_of_stage(config) * Consumer<config>::num_sharers);
     }
     ptx::fence_mbarrier_init();
   }
@@ -407,10 +537,22 @@ __device__ __forceinline__ void gemm_warpspecialized(const GemmParams& params) {
   // their own; nothing in global memory is touched before this line.
   ptx::wait_for_earlier_kernels();
   ptx::let_next_kernel_start();
-  if (warp_group == num_consumers(config)) {
+  if (warp_group == kConsumers) {
     ptx::setmaxnreg_dec<40>();
-    if (threadIdx.x == num_consumers(config) * kWarpGroupThreads)
-      produce<config>(params, smem, raster);
+    constexpr int kFirstWarp = kConsumers * kWarpGroupThreads / 32;
+    const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0) - kFirstWarp;
+    if (warp == 0) {
+      if (threadIdx.x % 32 == 0) produce<config>(params, smem, raster);
+    } else if (is_block_scaled(config.recipe) && warp == 1) {
+      const bool is_wide =
+          loads_four(params.a_scale, params.m) &&
+          (config.recipe == ScaleRecipe::kBlock || loads_four(params.b_scale, params.n));
+      if (is_wide) {
+        produce_scales<config, true>(params, smem, raster);
+      } else {
+        produce_scales<config, false>(params, smem, raster);
+      }
+    }
   } else {
     ptx::setmaxnreg_inc<232>();
     consume<config>(params, smem, raster, warp_group);

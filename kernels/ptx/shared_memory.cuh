@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared-memory loads, stores and small asynchronous copies by 32-bit shared address, one
-// instruction a function (PTX ISA 8.x).
+// Shared-memory loads and stores by 32-bit shared address, one instruction a function (PTX ISA
+// 8.x).
 #pragma once
 
 namespace octavo::ptx {
@@ -8,6 +8,12 @@ namespace octavo::ptx {
 __device__ __forceinline__ float load_shared(unsigned address) {
   float value;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ unsigned short load_shared_16bit(unsigned address) {
+  unsigned short value;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
   return value;
 }
 
@@ -20,8 +26,18 @@ __device__ __forceinline__ float2 load_shared_pair(unsigned address) {
   return value;
 }
 
+__device__ __forceinline__ void store_shared(unsigned address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
 __device__ __forceinline__ void store_shared_pair(unsigned address, float low, float high) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(low), "f"(high) : "memory");
+}
+
+__device__ __forceinline__ void store_shared_four(unsigned address, const float4& values) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(values.x),
+               "f"(values.y), "f"(values.z), "f"(values.w)
+               : "memory");
 }
 
 // Four matrices of 8 x 8 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8 and
@@ -30,18 +46,6 @@ __device__ __forceinline__ void store_matrices(unsigned address, const unsigned 
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
                : "memory");
-}
-
-// Four bytes of global memory, or zeros if `reads` is false, to shared memory without waiting.
-__device__ __forceinline__ void copy_word_async(unsigned to, const void* from, bool reads) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to),
-               "l"(__cvta_generic_to_global(from)), "r"(reads ? 4 : 0)
-               : "memory");
-}
-
-// Until all of the calling thread's asynchronous copies have arrived.
-__device__ __forceinline__ void copy_async_wait() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 }  // namespace octavo::ptx

@@ -31,6 +31,11 @@ __device__ __forceinline__ void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+// Arrives at such a barrier without waiting there.
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 // Programmatic dependent launch (PTX ISA 8.x, "griddepcontrol"): until every kernel before this one
 // in the stream has ended and its writes can be seen.
 __device__ __forceinline__ void wait_for_earlier_kernels() {

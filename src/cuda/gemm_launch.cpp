@@ -20,7 +20,6 @@
 #include "kernels/contract/gemm_params.hpp"
 #include "kernels/contract/rasterization.hpp"
 #include "kernels/contract/repack_params.hpp"
-#include "kernels/contract/stage_scales_params.hpp"
 
 namespace octavo::cuda {
 namespace {
@@ -96,12 +95,16 @@ struct Operand {
   std::int64_t batch_stride;
 };
 
-// A scale tensor as the kernel reads it; null without scales.
-struct Scale {
-  const float* data = nullptr;
-  std::int64_t row_stride = 0;
-  std::int64_t batch_stride = 0;
-};
+// One matrix's scales as the kernel reads them; null without scales.
+ScaleParams scale_params(const TensorView& scale) {
+  ScaleParams params{};
+  if (scale.absent()) return params;
+  params.data = scale.data;
+  params.row_stride = scale.strides[0];
+  params.k_stride = scale.rank > 1 ? scale.strides[1] : 0;
+  params.is_ue8m0 = scale.dtype == DType::kUE8M0 ? 1 : 0;
+  return params;
+}
 
 // Puts the kernels of one call on its stream.
 class Launcher {
@@ -131,28 +134,13 @@ class Launcher {
     if (Status s = scratch.reserve(plan_.workspace_bytes()); !s.ok()) return s;
     std::byte* const a_memory = scratch.take(plan_.a.bytes);
     std::byte* const b_memory = scratch.take(plan_.b.bytes);
-    std::byte* const a_scale_memory = scratch.take(plan_.a_scale.bytes);
-    std::byte* const b_scale_memory = scratch.take(plan_.b_scale.bytes);
     auto* const sums = reinterpret_cast<float*>(scratch.take(plan_.sums_bytes));
-    const bool blocks = is_block_scaled(problem_.recipe);
-    const bool by_column = problem_.recipe == ScaleRecipe::kBlock1d;
     const Result<Operand> a = operand(problem_.a, plan_.a, a_memory);
     if (!a.ok()) return a.error();
     const Result<Operand> b = operand(problem_.b, plan_.b, b_memory);
     if (!b.ok()) return b.error();
-    const Result<Scale> a_scale =
-        scale(problem_.a_scale, plan_.a_scale, blocks, reinterpret_cast<float*>(a_scale_memory));
-    if (!a_scale.ok()) return a_scale.error();
-    const Result<Scale> b_scale =
-        scale(problem_.b_scale, plan_.b_scale, by_column, reinterpret_cast<float*>(b_scale_memory));
-    if (!b_scale.ok()) return b_scale.error();
     for (std::int64_t i = 0; i < batch_; ++i) {
-      GemmParams params{};
-      params.a_scale = a_scale.value().data + i * a_scale.value().batch_stride;
-      params.b_scale = b_scale.value().data + i * b_scale.value().batch_stride;
-      params.a_scale_stride = a_scale.value().row_stride;
-      params.b_scale_stride = b_scale.value().row_stride;
-      if (Status s = multiply(i, a.value(), b.value(), sums, params); !s.ok()) return s;
+      if (Status s = multiply(i, a.value(), b.value(), sums); !s.ok()) return s;
       if (plan_.output == OutputPath::kFinished) {
         if (Status s = finish(i, sums); !s.ok()) return s;
       }
@@ -172,9 +160,6 @@ class Launcher {
     };
     if (plan_.a.path == OperandPath::kRepacked || plan_.b.path == OperandPath::kRepacked) {
       start(kRepackOperandEntry, repack_operand_source);
-    }
-    if (plan_.a_scale.path == ScalePath::kStaged || plan_.b_scale.path == ScalePath::kStaged) {
-      start(kStageScalesEntry, stage_scales_source);
     }
     const bool multiplies = plan_.work == GemmWork::kProduct;
     if (multiplies && plan_.output == OutputPath::kFinished) {
@@ -269,51 +254,12 @@ class Launcher {
     return result;
   }
 
-  // Scales in place, or copied to `memory`. `transposes`: the kernel's rows are the tensor's
-  // columns.
-  Result<Scale> scale(const TensorView& view, const ScalePlan& plan, bool transposes,
-                      float* memory) const {
-    if (view.absent()) return Scale{};
-    const std::size_t row = batched_ ? 1 : 0;
-    const bool has_columns = view.rank > static_cast<int>(row) + 1;
-    const std::int64_t row_stride = view.strides[row];
-    const std::int64_t col_stride = has_columns ? view.strides[row + 1] : 0;
-    const std::int64_t batch_stride = batched_ ? view.strides[0] : 0;
-    const bool is_one = problem_.recipe == ScaleRecipe::kTensor;
-    if (plan.path == ScalePath::kDirect) {
-      return Scale{static_cast<const float*>(view.data),
-                   is_one       ? 0
-                   : transposes ? col_stride
-                                : row_stride,
-                   batch_stride};
-    }
-    const std::int64_t num_cols = has_columns ? view.shape[row + 1] : 1;
-    StageScalesParams params{};
-    params.from = view.data;
-    params.to = memory;
-    params.batch = batch_;
-    params.rows = transposes ? num_cols : view.shape[row];
-    params.cols = transposes ? view.shape[row] : num_cols;
-    params.from_batch_stride = batch_stride;
-    params.from_row_stride = transposes ? col_stride : row_stride;
-    params.from_col_stride = transposes ? row_stride : col_stride;
-    params.to_batch_stride = plan.batch_stride;
-    params.to_row_stride = plan.row_stride;
-    params.from_is_ue8m0 = view.dtype == DType::kUE8M0 ? 1 : 0;
-    const std::int64_t tiles =
-        (batch_ * params.rows * params.cols + kStageScalesThreads - 1) / kStageScalesThreads;
-    if (Status s = launch_small(kStageScalesEntry, stage_scales_source, tiles, kStageScalesThreads,
-                                params);
-        !s.ok()) {
-      return s.error();
-    }
-    return Scale{memory, is_one ? 0 : plan.row_stride, plan.batch_stride};
-  }
-
-  // One matrix's product, to D or to `sums`. `params` has its scales.
-  Status multiply(std::int64_t index, const Operand& a, const Operand& b, float* sums,
-                  GemmParams& params) const {
+  // One matrix's product, to D or to `sums`.
+  Status multiply(std::int64_t index, const Operand& a, const Operand& b, float* sums) const {
     const GemmConfig& config = plan_.config;
+    GemmParams params{};
+    params.a_scale = scale_params(matrix_of(problem_.a_scale, batched_, index));
+    params.b_scale = scale_params(matrix_of(problem_.b_scale, batched_, index));
     params.m = static_cast<int>(a.rows);
     params.n = static_cast<int>(b.rows);
     params.k = static_cast<int>(a.k);
@@ -358,7 +304,7 @@ class Launcher {
     attributes[0].id = kClusterDimension;
     attributes[0].cluster = {static_cast<unsigned>(cluster), 1, 1};
     attributes[1] = serialization();
-    return launch(prepared_.function.load(std::memory_order_acquire), grid, num_threads(config),
+    return launch(prepared_.function.load(std::memory_order_acquire), grid, kGemmThreads,
                   prepared_.shared_bytes, attributes, params);
   }
 

@@ -19,6 +19,7 @@ constexpr std::array kGranularities = {ScaleGranularity::kNone, ScaleGranularity
                                        ScaleGranularity::kBlock128x128};
 constexpr std::array kInputTypes = {DType::kE4M3, DType::kE5M2};
 constexpr std::array kOutputTypes = {DType::kBF16, DType::kF16, DType::kF32};
+constexpr std::array kSchedules = {Schedule::kCooperative, Schedule::kPingpong};
 constexpr std::array kSums = {MainloopSum::kPromoted, MainloopSum::kFast};
 
 constexpr std::string_view kScaleType = "f32x";
@@ -37,6 +38,14 @@ std::string_view sum_word(MainloopSum sum) {
   switch (sum) {
     case MainloopSum::kPromoted: return "f32";
     case MainloopSum::kFast: return "f32fast";
+  }
+  return kNoWord;
+}
+
+std::string_view schedule_word(Schedule schedule) {
+  switch (schedule) {
+    case Schedule::kCooperative: return "cooperative";
+    case Schedule::kPingpong: return "pingpong";
   }
   return kNoWord;
 }
@@ -64,6 +73,7 @@ constexpr Part kTile = {"the tile", "<tile_m>x<tile_n>x<tile_k>", "128x256x128"}
 constexpr Part kCluster = {"the cluster", "<cluster_m>x<cluster_n>", "2x1"};
 constexpr Part kStages = {"the stage count", "s<stages>", "s4"};
 constexpr Part kUnroll = {"the unrolling", "u<unroll_k>", "u4"};
+constexpr Part kSchedule = {"the schedule", "cooperative or pingpong", "cooperative"};
 constexpr Part kRaster = {"the raster order", "alongn<raster_group_m>", "alongn8"};
 
 // Rules that take in more than one word, each with its fix.
@@ -144,8 +154,7 @@ class NameParser {
         read_numbers(kCluster, "", {&c.cluster_m, &c.cluster_n}) &&
         read_numbers(kStages, "s", {&c.stages}) && read_numbers(kUnroll, "u", {&c.unroll_k}) &&
         read_fixed({"the layout", "tnt (A and D row-major, B column-major)", "tnt"}) &&
-        read_fixed({"the schedule", "cooperative", "cooperative"}) &&
-        read_numbers(kRaster, "alongn", {&c.raster_group_m}) && read_flags();
+        read_schedule() && read_numbers(kRaster, "alongn", {&c.raster_group_m}) && read_flags();
     if (!is_valid) return *error_;
     return config_;
   }
@@ -214,6 +223,16 @@ class NameParser {
     return true;
   }
 
+  bool read_schedule() {
+    const Word word = next();
+    for (const Schedule schedule : kSchedules) {
+      if (word.text != schedule_word(schedule)) continue;
+      config_.schedule = schedule;
+      return true;
+    }
+    return fail(refusal(kSchedule, word));
+  }
+
   bool read_output() {
     const Word word = next();
     for (const DType type : kOutputTypes) {
@@ -267,8 +286,8 @@ class NameParser {
 
 std::string kernel_name(const GemmConfig& config) {
   // NOTE: this names every field, so a field that the name lacks does not compile.
-  const auto& [a, b, d, recipe, sum, tile_m, tile_n, tile_k, cluster_m, cluster_n, stages, unroll_k,
-               raster_group_m, accumulates, has_bias] = config;
+  const auto& [a, b, d, recipe, sum, schedule, tile_m, tile_n, tile_k, cluster_m, cluster_n, stages,
+               unroll_k, raster_group_m, accumulates, has_bias] = config;
   const bool is_recipe = std::find(kRecipes.begin(), kRecipes.end(), recipe) != kRecipes.end();
   const std::string_view a_scale = is_recipe ? to_string(a_granularity(recipe)) : kNoWord;
   const std::string_view b_scale = is_recipe ? to_string(b_granularity(recipe)) : kNoWord;
@@ -295,7 +314,9 @@ std::string kernel_name(const GemmConfig& config) {
                  number(stages),
                  "_u",
                  number(unroll_k),
-                 "_tnt_cooperative_alongn",
+                 "_tnt_",
+                 schedule_word(schedule),
+                 "_alongn",
                  number(raster_group_m),
                  accumulates ? "_" : "",
                  accumulates ? kAccumulate : "",

@@ -26,7 +26,7 @@ namespace octavo {
 //   s<stages>
 //   u<unroll_k>
 //   tnt                               A and D row-major, B column-major
-//   cooperative                       the consumers share one tile
+//   cooperative|pingpong              the consumers share one tile | have one each
 //   alongn<raster_group_m>            neighbouring thread blocks go on along N
 //   [accumulate]                      GemmConfig::accumulates
 //   [bias]                            GemmConfig::has_bias
@@ -38,10 +38,10 @@ namespace octavo {
 //
 // One name per recipe (kBlock, kBlock1d, kRow, kTensor, kNone):
 //
-//   octavo_sm90_gemm_1x128f32xe4m3_128x128f32xe4m3_f32_bf16_128x256x128_2x1_s4_u4_tnt_cooperative_alongn8
+//   octavo_sm90_gemm_1x128f32xe4m3_128x128f32xe4m3_f32_bf16_256x128x128_1x2_s3_u4_tnt_cooperative_alongn8
 //   octavo_sm90_gemm_1x128f32xe5m2_1x128f32xe4m3_f32_f32_128x128x128_1x2_s5_u4_tnt_cooperative_alongn8_accumulate
-//   octavo_sm90_gemm_rowf32xe4m3_rowf32xe4m3_f32fast_bf16_128x256x128_2x1_s4_u4_tnt_cooperative_alongn16_bias
-//   octavo_sm90_gemm_tensorf32xe4m3_tensorf32xe5m2_f32_f16_128x256x128_2x1_s4_u2_tnt_cooperative_alongn8
+//   octavo_sm90_gemm_rowf32xe4m3_rowf32xe4m3_f32fast_bf16_128x176x128_2x1_s5_u4_tnt_pingpong_alongn16
+//   octavo_sm90_gemm_tensorf32xe4m3_tensorf32xe5m2_f32fast_f16_128x256x128_2x1_s4_u2_tnt_cooperative_alongn8_bias
 //   octavo_sm90_gemm_nonef32xe4m3_nonef32xe4m3_f32fast_f32_128x128x128_1x1_s6_u1_tnt_cooperative_alongn1_accumulate_bias
 //
 // So every field of GemmConfig is in the name and nothing else is, and a valid name is a C

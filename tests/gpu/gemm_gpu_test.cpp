@@ -164,7 +164,7 @@ TEST_F(GemmOnGpu, rows_that_end_within_16_bytes_in_a_wider_tensor) {
 }
 
 TEST_F(GemmOnGpu, the_callers_workspace_is_used_and_must_be_large_enough) {
-  GemmData data({.m = 130, .n = 256, .k = 256, .recipe = ScaleRecipe::kBlock});
+  GemmData data({.m = 130, .n = 256, .k = 257, .recipe = ScaleRecipe::kBlock});
   GemmProblem host = data.problem();
   const DeviceGemm device(host);
   Execution execution{.backend = "cuda"};

@@ -32,7 +32,7 @@ const KernelSource kUsesTheContract = {"octavo_probe", R"(
 #include "kernels/contract/gemm_config.hpp"
 constexpr octavo::GemmConfig kConfig = {.tile_n = 128};
 template <octavo::GemmConfig kC>
-__device__ void fill(int* out) { out[threadIdx.x] = num_threads(kC) + kC.tile_n; }
+__device__ void fill(int* out) { out[threadIdx.x] = num_parts(kC) + kC.tile_n; }
 extern "C" __global__ void octavo_probe(int* out) { fill<kConfig>(out); }
 )"};
 

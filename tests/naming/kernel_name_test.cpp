@@ -34,17 +34,19 @@ std::vector<GemmConfig> every_kind() {
              {ScaleRecipe::kNone, ScaleRecipe::kTensor, ScaleRecipe::kRow, ScaleRecipe::kBlock,
               ScaleRecipe::kBlock1d})
           for (const MainloopSum sum : {MainloopSum::kFast, MainloopSum::kPromoted})
-            for (const bool accumulates : {false, true})
-              for (const bool has_bias : {false, true}) {
-                if (is_block_scaled(recipe) && sum == MainloopSum::kFast) continue;
-                kinds.push_back({.a = a,
-                                 .b = b,
-                                 .d = d,
-                                 .recipe = recipe,
-                                 .sum = sum,
-                                 .accumulates = accumulates,
-                                 .has_bias = has_bias});
-              }
+            for (const Schedule schedule : {Schedule::kCooperative, Schedule::kPingpong})
+              for (const bool accumulates : {false, true})
+                for (const bool has_bias : {false, true}) {
+                  if (is_block_scaled(recipe) && sum == MainloopSum::kFast) continue;
+                  kinds.push_back({.a = a,
+                                   .b = b,
+                                   .d = d,
+                                   .recipe = recipe,
+                                   .sum = sum,
+                                   .schedule = schedule,
+                                   .accumulates = accumulates,
+                                   .has_bias = has_bias});
+                }
   return kinds;
 }
 
@@ -71,7 +73,7 @@ std::vector<GemmConfig> many_configs() {
 std::vector<std::string> names_to_mutate() {
   const std::vector<GemmConfig> configs = {
       {},
-      {.recipe = ScaleRecipe::kBlock1d, .cluster_m = 1, .cluster_n = 2, .accumulates = true},
+      {.recipe = ScaleRecipe::kBlock1d, .schedule = Schedule::kPingpong, .accumulates = true},
       {.b = DType::kE5M2, .recipe = ScaleRecipe::kRow, .sum = MainloopSum::kFast, .has_bias = true},
       {.d = DType::kF16, .recipe = ScaleRecipe::kTensor, .raster_group_m = 16},
       {.a = DType::kE5M2,
@@ -108,32 +110,45 @@ TEST(KernelName, OneNamePerRecipe) {
   };
   const std::vector<Example> examples = {
       {{},
-       "octavo_sm90_gemm_1x128f32xe4m3_128x128f32xe4m3_f32_bf16_128x256x128_2x1_s4_u4_tnt_"
+       "octavo_sm90_gemm_1x128f32xe4m3_128x128f32xe4m3_f32_bf16_256x128x128_1x2_s3_u4_tnt_"
        "cooperative_alongn8"},
       {{.a = DType::kE5M2,
         .d = DType::kF32,
         .recipe = ScaleRecipe::kBlock1d,
-        .tile_n = 128,
-        .cluster_m = 1,
-        .cluster_n = 2,
+        .tile_m = 128,
         .stages = 5,
         .accumulates = true},
        "octavo_sm90_gemm_1x128f32xe5m2_1x128f32xe4m3_f32_f32_128x128x128_1x2_s5_u4_tnt_"
        "cooperative_alongn8_accumulate"},
       {{.recipe = ScaleRecipe::kRow,
         .sum = MainloopSum::kFast,
-        .raster_group_m = 16,
+        .schedule = Schedule::kPingpong,
+        .tile_m = 128,
+        .tile_n = 176,
+        .cluster_m = 2,
+        .cluster_n = 1,
+        .stages = 5,
+        .raster_group_m = 16},
+       "octavo_sm90_gemm_rowf32xe4m3_rowf32xe4m3_f32fast_bf16_128x176x128_2x1_s5_u4_tnt_"
+       "pingpong_alongn16"},
+      {{.b = DType::kE5M2,
+        .d = DType::kF16,
+        .recipe = ScaleRecipe::kTensor,
+        .sum = MainloopSum::kFast,
+        .tile_m = 128,
+        .tile_n = 256,
+        .cluster_m = 2,
+        .cluster_n = 1,
+        .stages = 4,
+        .unroll_k = 2,
         .has_bias = true},
-       "octavo_sm90_gemm_rowf32xe4m3_rowf32xe4m3_f32fast_bf16_128x256x128_2x1_s4_u4_tnt_"
-       "cooperative_alongn16_bias"},
-      {{.b = DType::kE5M2, .d = DType::kF16, .recipe = ScaleRecipe::kTensor, .unroll_k = 2},
-       "octavo_sm90_gemm_tensorf32xe4m3_tensorf32xe5m2_f32_f16_128x256x128_2x1_s4_u2_tnt_"
-       "cooperative_alongn8"},
+       "octavo_sm90_gemm_tensorf32xe4m3_tensorf32xe5m2_f32fast_f16_128x256x128_2x1_s4_u2_tnt_"
+       "cooperative_alongn8_bias"},
       {{.d = DType::kF32,
         .recipe = ScaleRecipe::kNone,
         .sum = MainloopSum::kFast,
-        .tile_n = 128,
-        .cluster_m = 1,
+        .tile_m = 128,
+        .cluster_n = 1,
         .stages = 6,
         .unroll_k = 1,
         .raster_group_m = 1,
@@ -159,7 +174,7 @@ TEST(KernelName, RoundTripsAndIsUnique) {
     const auto [entry, is_new] = seen.emplace(name, config);
     ASSERT_TRUE(entry->second == config) << "two configs are named " << name;
   }
-  EXPECT_EQ(every_kind().size(), 2U * 2 * 3 * (3 * 2 + 2) * 2 * 2);
+  EXPECT_EQ(every_kind().size(), 2U * 2 * 3 * (3 * 2 + 2) * 2 * 2 * 2);
   EXPECT_GT(seen.size(), every_kind().size() * kNumbers.size());
 }
 
@@ -277,14 +292,14 @@ TEST(ParseKernelName, RefusesHostileInput) {
       replaced(name, "sm90", "sm100"),
       replaced(name, "gemm", "decode"),
       replaced(name, "tnt", "tnn"),
-      replaced(name, "cooperative", "pingpong"),
+      replaced(name, "cooperative", "streamk"),
       replaced(name, "alongn", "alongm"),
-      replaced(name, "128x256x128", "128x256"),
-      replaced(name, "128x256x128", "128x256x128x1"),
-      replaced(name, "128x256x128", "128x256x"),
-      replaced(name, "128x256x128", "x128x256x128"),
-      replaced(name, "128x256x128", "128X256x128"),
-      replaced(name, "_2x1_", "_2_1_"),
+      replaced(name, "256x128x128", "256x128"),
+      replaced(name, "256x128x128", "256x128x128x1"),
+      replaced(name, "256x128x128", "256x128x"),
+      replaced(name, "256x128x128", "x256x128x128"),
+      replaced(name, "256x128x128", "256X128x128"),
+      replaced(name, "_1x2_", "_1_2_"),
       replaced(name, "_f32_", "_f16_"),
   };
   for (const std::string_view number : {"",
@@ -310,12 +325,12 @@ TEST(ParseKernelName, RefusesHostileInput) {
                                         "nan",
                                         "inf"}) {
     const std::string text(number);
-    hostile.push_back(replaced(name, "_s4_", "_s" + text + "_"));
+    hostile.push_back(replaced(name, "_s3_", "_s" + text + "_"));
     hostile.push_back(replaced(name, "_u4_", "_u" + text + "_"));
     hostile.push_back(replaced(name, "alongn8", "alongn" + text));
-    hostile.push_back(replaced(name, "_2x1_", "_" + text + "x1_"));
-    hostile.push_back(replaced(name, "_2x1_", "_2x" + text + "_"));
-    hostile.push_back(replaced(name, "128x256x128", "128x" + text + "x128"));
+    hostile.push_back(replaced(name, "_1x2_", "_" + text + "x2_"));
+    hostile.push_back(replaced(name, "_1x2_", "_1x" + text + "_"));
+    hostile.push_back(replaced(name, "256x128x128", "256x" + text + "x128"));
   }
   for (const std::string& text : hostile) {
     const std::string refusal = refusal_of(text);
@@ -347,7 +362,7 @@ TEST(ParseKernelName, RefusesGranularitiesThatAreNoRecipe) {
 TEST(ParseKernelName, SaysWhereWhatTheRuleAndTheFix) {
   const std::string name = kernel_name({});
   EXPECT_EQ(refusal_of(replaced(name, "256x128", "0x128")),
-            "kernel name: the tile at byte 56 is \"128x0x128\"; it must be "
+            "kernel name: the tile at byte 56 is \"0x128x128\"; it must be "
             "<tile_m>x<tile_n>x<tile_k> with whole numbers from 1 to 9999, without sign or "
             "leading zeros. Write it like 128x256x128.");
   EXPECT_EQ(refusal_of("octavo_sm90"),

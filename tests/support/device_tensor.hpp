@@ -114,6 +114,11 @@ class DeviceTensor {
             view_.device};
   }
 
+  void fill_bytes(std::uint8_t byte) const {
+    const std::vector<std::uint8_t> bytes(bytes_, byte);
+    Gpu::instance().upload(memory_ + begin_, bytes.data(), bytes_);
+  }
+
   // What the memory holds now, from the element at the lowest address on. Fails the test if a byte
   // around it changed.
   [[nodiscard]] std::vector<std::uint8_t> bytes() const {

@@ -17,11 +17,12 @@ std::string config_text(const GemmConfig& config) {
   const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
   return fmt::format(
       "octavo::GemmConfig{{octavo::DType({}), octavo::DType({}), octavo::DType({}), "
-      "octavo::ScaleRecipe({}), octavo::MainloopSum({}), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}}",
+      "octavo::ScaleRecipe({}), octavo::MainloopSum({}), octavo::Schedule({}), {}, {}, {}, {}, {}, "
+      "{}, {}, {}, {}, {}}}",
       number(config.a), number(config.b), number(config.d), number(config.recipe),
-      number(config.sum), config.tile_m, config.tile_n, config.tile_k, config.cluster_m,
-      config.cluster_n, config.stages, config.unroll_k, config.raster_group_m, config.accumulates,
-      config.has_bias);
+      number(config.sum), number(config.schedule), config.tile_m, config.tile_n, config.tile_k,
+      config.cluster_m, config.cluster_n, config.stages, config.unroll_k, config.raster_group_m,
+      config.accumulates, config.has_bias);
 }
 
 // The entry around kernels/gemm/<function>.cuh. `blocks`: that a multiprocessor must hold at once.
@@ -43,13 +44,8 @@ KernelSource gemm_source(const GemmConfig& config) {
       "extern \"C\" __global__ void __launch_bounds__({}, 1)\n"
       "{}(const __grid_constant__ octavo::GemmParams params) {{\n"
       "  octavo::gemm_warpspecialized<{}>(params);\n}}\n",
-      num_threads(config), name, config_text(config));
+      kGemmThreads, name, config_text(config));
   return {std::move(name), std::move(text)};
-}
-
-KernelSource stage_scales_source() {
-  return small_kernel_source(kStageScalesEntry, "stage_scales", "StageScalesParams",
-                             kStageScalesThreads);
 }
 
 KernelSource repack_operand_source() {

@@ -10,11 +10,7 @@ namespace octavo {
 
 [[nodiscard]] KernelSource gemm_source(const GemmConfig& config);
 
-// Small kernels around a product: entry, threads of a block, source.
-inline constexpr const char* kStageScalesEntry = "octavo_stage_scales";
-inline constexpr unsigned kStageScalesThreads = 256;
-[[nodiscard]] KernelSource stage_scales_source();
-
+// Small kernels around a product: entry, source.
 inline constexpr const char* kRepackOperandEntry = "octavo_repack_operand";
 [[nodiscard]] KernelSource repack_operand_source();
 

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -17,8 +19,6 @@ namespace {
 // Shared memory of one thread block on compute capability 9.0 (CUDA C++ programming guide, table of
 // technical specifications): 227 KiB.
 constexpr int kMaxSharedBytes = 227 * 1024;
-
-constexpr std::int64_t kScaleAlignment = 4;  // F32 elements: 16 bytes, what a bulk copy asks for
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
@@ -114,14 +114,6 @@ OperandPlan plan_operand(const TensorView& view) {
   return plan;
 }
 
-ScalePlan staged_scale(std::int64_t batch, std::int64_t rows, std::int64_t row_stride) {
-  constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t bytes = batch * rows * row_stride * kFloatBytes;
-  constexpr double kReadAndWritten = 2;
-  return {ScalePath::kStaged, row_stride, rows * row_stride, static_cast<std::size_t>(bytes),
-          launched(kReadAndWritten * static_cast<double>(bytes), kUnalignedBytesPerMicrosecond)};
-}
-
 // Whether a kernel of its own writes D: FP8, or elements of a row that are not adjacent. (The
 // stride of a dimension of one element may be anything.)
 bool finishes_apart(const GemmProblem& problem) {
@@ -130,16 +122,79 @@ bool finishes_apart(const GemmProblem& problem) {
          (e.m > 1 && row_stride(problem.d) < 0);
 }
 
-// Whether the kernel reads the tensor in place: F32, rows contiguous and at multiples of 16 bytes.
-bool reads_in_place(const TensorView& scale, bool rows_are_k_blocks) {
-  if (scale.dtype != DType::kF32 || !aligned(scale.data)) return false;
-  if (scale.rank == 3 && scale.strides[0] % kScaleAlignment != 0) return false;
-  const std::int64_t inner = rows_are_k_blocks ? row_stride(scale) : col_stride(scale);
-  const std::int64_t outer = rows_are_k_blocks ? col_stride(scale) : row_stride(scale);
-  const auto length =
-      scale.shape[static_cast<std::size_t>(scale.rank - (rows_are_k_blocks ? 2 : 1))];
-  // The stride of a single row or column of scales may be anything.
-  return (inner == 1 || length == 1) && outer % kScaleAlignment == 0 && outer >= length;
+// A tile shape, and PERF: what docs/experiments.md measured of its main loop on an H200.
+struct TileShape {
+  Schedule schedule;
+  int tile_m;
+  int tile_n;
+  // Thread blocks of its clusters: along M they share B's tile, along N A's.
+  int cluster_m;
+  int cluster_n;
+  int stages;  // 0: as many as fit
+};
+constexpr int kAllStages = 0;
+
+// With promotion a part of a tile has a scale of B to itself, so that tiles grow along M. Three
+// stages of the large tile leave room for all of its results on their way out.
+constexpr std::array kPromotedShapes = {
+    TileShape{Schedule::kCooperative, 256, 128, 1, 2, 3},
+    TileShape{Schedule::kCooperative, 128, 128, 2, 1, kAllStages},
+};
+constexpr std::array kFastShapes = {
+    TileShape{Schedule::kCooperative, 128, 256, 2, 1, kAllStages},
+    TileShape{Schedule::kPingpong, 128, 192, 2, 1, kAllStages},
+    TileShape{Schedule::kPingpong, 128, 176, 2, 1, kAllStages},
+    TileShape{Schedule::kCooperative, 128, 128, 2, 1, kAllStages},
+};
+
+// Share of the tensor pipe that a main loop keeps busy, and cycles that a tile takes beside it.
+struct TileCost {
+  double loop;
+  double overhead;
+};
+
+TileCost tile_cost(const GemmConfig& config) {
+  constexpr double kNarrowTile = 0.87;   // moves more bytes for each product
+  constexpr double kNoMulticast = 0.95;  // a block loads all of its operands for itself
+  const bool is_large = config.tile_m * config.tile_n > 128 * 128;
+  TileCost cost{};
+  if (config.schedule == Schedule::kPingpong) {
+    cost = {0.945, 400};
+  } else if (config.sum == MainloopSum::kFast) {
+    cost = {0.973, 1850};
+  } else if (is_block_scaled(config.recipe)) {
+    cost = {0.895, 2000};
+  } else {
+    cost = {0.944, 2300};
+  }
+  if (!is_large) cost.loop *= kNarrowTile;
+  if (config.cluster_m * config.cluster_n == 1) cost.loop *= kNoMulticast;
+  return cost;
+}
+
+// Why a kernel of this config is not considered; empty if it is.
+std::string unsuitable(const GemmConfig& config, const Extents& e) {
+  if (e.m <= (config.cluster_m - 1) * std::int64_t{config.tile_m}) {
+    return fmt::format("M={} is one row of tiles: a cluster of {} has nothing to share", e.m,
+                       config.cluster_m);
+  }
+  if (e.n <= (config.cluster_n - 1) * std::int64_t{config.tile_n}) {
+    return fmt::format("N={} is one column of tiles: a cluster of {} has nothing to share", e.n,
+                       config.cluster_n);
+  }
+  const bool scales_apart = is_block_scaled(config.recipe) || config.recipe == ScaleRecipe::kRow;
+  const bool adds = config.accumulates || config.has_bias;
+  if (config.tile_m == 256 && config.d == DType::kF32 &&
+      (config.recipe == ScaleRecipe::kBlock1d || (scales_apart && adds))) {
+    return fmt::format(
+        "a thread's share of {}x{} F32 results, their scales and what is added would spill",
+        config.tile_m, config.tile_n);
+  }
+  if (config.schedule == Schedule::kPingpong && adds) {
+    return fmt::format("a thread's share of {} columns and what is added to them would spill",
+                       config.tile_n);
+  }
+  return {};
 }
 
 }  // namespace
@@ -183,57 +238,50 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
   base.accumulates = !is_finished && problem.output_mode == OutputMode::kAccumulate;
   base.has_bias = !is_finished && problem.bias.present();
 
-  // PERF: share of the tensor pipe that a main loop keeps busy, from the cycles a K-block in
-  // docs/experiments.md; a narrow tile moves more bytes for each product, a single block loads B
-  // for itself.
-  constexpr double kFastLoop = 0.98;
-  constexpr double kPromotedLoop = 0.96;
-  constexpr double kScaledLoop = 0.89;
-  constexpr double kNarrowTile = 0.87;
-  constexpr double kNoMulticast = 0.95;
-  constexpr double kMacsPerCycle = 4096;  // FP8, one multiprocessor
-  constexpr double kTileOverhead = 1900;  // cycles: the epilogue
-  const double loop = base.sum == MainloopSum::kFast    ? kFastLoop
-                      : is_block_scaled(problem.recipe) ? kScaledLoop
-                                                        : kPromotedLoop;
   std::vector<GemmCandidate> candidates;
-  for (const int tile_n : {256, 128}) {
-    // What spills in a wide tile: a column's scale for each element of a promotion.
-    const bool wide_spills = problem.recipe == ScaleRecipe::kBlock1d;
-    for (const int cluster_m : {2, 1}) {
-      GemmCandidate candidate{.config = base};
-      candidate.config.tile_n = tile_n;
-      candidate.config.cluster_m = cluster_m;
-      std::string reason;
-      if (tile_n == 256 && wide_spills) {
-        reason = fmt::format("a thread's share of {} columns and their scales would spill", tile_n);
-      } else if (e.m <= (cluster_m - 1) * std::int64_t{base.tile_m}) {
-        reason = fmt::format("M={} is one row of tiles: a cluster of {} has nothing to share", e.m,
-                             cluster_m);
-      }
-      if (!reason.empty()) {
-        if (refused != nullptr) refused->push_back({candidate.config, std::move(reason)});
-        continue;
-      }
-      while (gemm_shared_memory(candidate.config).total_bytes <= kMaxSharedBytes) {
-        ++candidate.config.stages;
-      }
-      while (gemm_shared_memory(candidate.config).total_bytes > kMaxSharedBytes) {
-        --candidate.config.stages;
-      }
-      const std::int64_t tiles =
-          round_up(ceil_div(e.m, candidate.config.tile_m), cluster_m) * ceil_div(e.n, tile_n);
-      candidate.waves = ceil_div(tiles, num_multiprocessors / cluster_m * cluster_m);
-      const double efficiency =
-          loop * (tile_n == 128 ? kNarrowTile : 1.0) * (cluster_m == 1 ? kNoMulticast : 1.0);
-      candidate.tile_cycles = static_cast<double>(candidate.config.tile_m) * tile_n *
-                                  static_cast<double>(round_up(e.k, kScaleBlock)) / kMacsPerCycle /
-                                  efficiency +
-                              kTileOverhead;
-      candidate.estimated_cycles = static_cast<double>(candidate.waves) * candidate.tile_cycles;
-      candidate.microseconds = candidate.estimated_cycles / kCyclesPerMicrosecond;
-      candidates.push_back(candidate);
+  const auto consider = [&](const TileShape& shape, int cluster_m, int cluster_n) {
+    GemmCandidate candidate{.config = base};
+    GemmConfig& config = candidate.config;
+    config.schedule = shape.schedule;
+    config.tile_m = shape.tile_m;
+    config.tile_n = shape.tile_n;
+    config.cluster_m = cluster_m;
+    config.cluster_n = cluster_n;
+    config.stages = shape.stages;
+    if (shape.stages == kAllStages) {
+      do {
+        ++config.stages;
+      } while (gemm_shared_memory(config).total_bytes <= kMaxSharedBytes);
+      --config.stages;
     }
+    if (std::string reason = unsuitable(config, e); !reason.empty()) {
+      if (refused != nullptr) refused->push_back({config, std::move(reason)});
+      return;
+    }
+    const int cluster = cluster_m * cluster_n;
+    const std::int64_t tiles = round_up(ceil_div(e.m, config.tile_m), cluster_m) *
+                               round_up(ceil_div(e.n, config.tile_n), cluster_n);
+    candidate.waves = ceil_div(tiles, num_multiprocessors / cluster * cluster);
+    constexpr double kMacsPerCycle = 4096;  // FP8, one multiprocessor
+    const TileCost cost = tile_cost(config);
+    candidate.tile_cycles = static_cast<double>(config.tile_m) * config.tile_n *
+                                static_cast<double>(round_up(e.k, kScaleBlock)) / kMacsPerCycle /
+                                cost.loop +
+                            cost.overhead;
+    candidate.estimated_cycles = static_cast<double>(candidate.waves) * candidate.tile_cycles;
+    candidate.microseconds = candidate.estimated_cycles / kCyclesPerMicrosecond;
+    candidates.push_back(candidate);
+  };
+  const auto consider_all = [&](std::span<const TileShape> shapes) {
+    for (const TileShape& shape : shapes) {
+      consider(shape, shape.cluster_m, shape.cluster_n);
+      consider(shape, 1, 1);
+    }
+  };
+  if (base.sum == MainloopSum::kFast) {
+    consider_all(kFastShapes);
+  } else {
+    consider_all(kPromotedShapes);
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const GemmCandidate& x, const GemmCandidate& y) {
@@ -287,28 +335,6 @@ GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors) {
     plan.stores_directly = !aligned(d.data) || row_stride(d) <= 0 || e.n * d_element % 16 != 0 ||
                            row_stride(d) * d_element % 16 != 0 ||
                            (d.rank == 3 && d.strides[0] * d_element % 16 != 0);
-  }
-
-  const std::int64_t k_blocks = num_scale_blocks(e.k);
-  if (is_block_scaled(problem.recipe)) {
-    if (!reads_in_place(problem.a_scale, true)) {
-      plan.a_scale = staged_scale(e.batch, k_blocks, round_up(e.m, kScaleAlignment));
-    }
-    const bool by_column = problem.recipe == ScaleRecipe::kBlock1d;
-    if (!reads_in_place(problem.b_scale, by_column)) {
-      plan.b_scale = by_column ? staged_scale(e.batch, k_blocks, round_up(e.n, kScaleAlignment))
-                               : staged_scale(e.batch, num_scale_blocks(e.n),
-                                              round_up(k_blocks, kScaleAlignment));
-    }
-  } else {
-    // One scale a row or one in all: any stride is read in place, but UE8M0 is converted first.
-    const auto plan_scale = [&](const TensorView& scale) {
-      if (scale.absent() || scale.dtype == DType::kF32) return ScalePlan{};
-      const std::int64_t count = scale.num_elements() / e.batch;
-      return staged_scale(e.batch, round_up(count, kScaleAlignment), 1);
-    };
-    plan.a_scale = plan_scale(problem.a_scale);
-    plan.b_scale = plan_scale(problem.b_scale);
   }
   return plan;
 }

@@ -49,21 +49,6 @@ struct OperandPlan {
   double microseconds = 0;
 };
 
-// How a scale tensor gets to the kernel.
-enum class ScalePath : unsigned char {
-  kDirect,  // read where it is
-  kStaged,  // converted and laid out by a small kernel first
-};
-
-struct ScalePlan {
-  ScalePath path = ScalePath::kDirect;
-  // Of the staged tensor, in F32 elements.
-  std::int64_t row_stride = 0;
-  std::int64_t batch_stride = 0;
-  std::size_t bytes = 0;
-  double microseconds = 0;
-};
-
 // How the result gets to D.
 enum class OutputPath : unsigned char {
   kDirect,    // the product's epilogue writes it
@@ -79,8 +64,6 @@ struct GemmPlan {
   GemmConfig config;  // of the product
   OperandPlan a;
   OperandPlan b;
-  ScalePlan a_scale;
-  ScalePlan b_scale;
   OutputPath output = OutputPath::kDirect;
   bool stores_directly = false;
   // F32 sums of one matrix; the matrices of a batch take turns.
@@ -90,11 +73,10 @@ struct GemmPlan {
   double product_microseconds = 0;
 
   [[nodiscard]] std::size_t workspace_bytes() const {
-    return a_scale.bytes + b_scale.bytes + a.bytes + b.bytes + sums_bytes;
+    return a.bytes + b.bytes + sums_bytes;
   }
   [[nodiscard]] double microseconds() const {
-    return product_microseconds + a.microseconds + b.microseconds + a_scale.microseconds +
-           b_scale.microseconds + finish_microseconds;
+    return product_microseconds + a.microseconds + b.microseconds + finish_microseconds;
   }
 };
 
