@@ -56,7 +56,8 @@ __device__ __forceinline__ void store_value(void* values, long long i, float val
 template <GemmConfig config>
 class Epilogue {
  public:
-  using Sums = float[config.tile_n / 2];
+  using PartSums = float[config.tile_n / 2];
+  using Sums = PartSums[num_parts(config)];
 
   // `boxes` and `column_scales`: this consumer's own shared memory.
   __device__ __forceinline__ Epilogue(const GemmParams& params, unsigned boxes,
@@ -89,42 +90,44 @@ class Epilogue {
     }
   }
 
-  // Stores one part of the tile at (row_a, row_b); parts come in ascending order. Through shared
-  // memory, box after box: while one is written out the next is filled.
-  __device__ __forceinline__ void store(const Sums& sums, int part, int row_a, int row_b) const {
+  // Stores the tile at (row_a, row_b). Through shared memory, some boxes at a time: while they are
+  // written out the next are filled.
+  __device__ __forceinline__ void store(const Sums& sums, int row_a, int row_b) const {
     // The barrier below shows every thread the scales that the others fetched.
-    if (config.recipe == ScaleRecipe::kRow && part == 0) share_column_scales();
+    if constexpr (config.recipe == ScaleRecipe::kRow) share_column_scales();
+    constexpr int count = num_parts(config) * boxes_of_part;
     constexpr int num_slots = output_boxes(config);
-    constexpr int at_once = num_slots / 2;
-    static_assert(num_boxes % at_once == 0 && num_boxes * num_parts(config) % num_slots == 0,
-                  "a box keeps its slot");
+    // PERF: all at once where all have a slot: two barriers a tile. (With something to add to them
+    // registers would spill.)
+    constexpr bool adds = config.accumulates || config.has_bias;
+    constexpr int at_once = count == num_slots && !adds ? num_slots : num_slots / 2;
+    static_assert(count % num_slots == 0, "the next tile begins with the slot that is free first");
 #pragma unroll
-    for (int round = 0; round < num_boxes; round += at_once) {
-      if (thread_ == 0) ptx::tma_store_wait_read<1>();
+    for (int first = 0; first < count; first += at_once) {
+      if (thread_ == 0) ptx::tma_store_wait_read<num_slots / at_once - 1>();
       sync_consumer();
 #pragma unroll
-      for (int box = round; box < round + at_once; ++box) {
-        fill(slot(part, box), sums, part, row_a, row_b, first_column(box));
+      for (int box = first; box < first + at_once; ++box) {
+        fill(slot(box), sums[box / boxes_of_part], box / boxes_of_part, row_a, row_b,
+             column_of_box(box));
       }
       ptx::fence_shared_for_tma();
       sync_consumer();
-      const int row = row_a + part_row(config, consumer_, part);
       if (params_.stores_directly != 0) {
-        for (int box = round; box < round + at_once; ++box) {
-          copy_box(slot(part, box), row, row_b + first_column(box));
+        for (int box = first; box < first + at_once; ++box) {
+          copy_box(slot(box), row_a + row_of_box(box), row_b + column_of_box(box));
         }
       } else if (thread_ == 0) {
 #pragma unroll
-        for (int box = round; box < round + at_once; ++box) {
-          ptx::tma_store(&params_.d, slot(part, box), row_b + first_column(box), row);
+        for (int box = first; box < first + at_once; ++box) {
+          ptx::tma_store(&params_.d, slot(box), row_b + column_of_box(box),
+                         row_a + row_of_box(box));
         }
         ptx::tma_store_commit();
       }
     }
     // The next tile's scales must not be written before these were read.
-    if constexpr (config.recipe == ScaleRecipe::kRow) {
-      if (part == num_parts(config) - 1) sync_consumer();
-    }
+    if constexpr (config.recipe == ScaleRecipe::kRow) sync_consumer();
   }
 
  private:
@@ -137,13 +140,16 @@ class Epilogue {
     return part_row(config, consumer_, part) + thread_ / 32 * 16 + lane_ / 4;
   }
 
-  __device__ __forceinline__ unsigned slot(int part, int box) const {
-    return boxes_ + (part * num_boxes + box) % output_boxes(config) * kOutputBoxBytes;
+  // Boxes of a tile are counted part by part.
+  __device__ __forceinline__ unsigned slot(int box) const {
+    return boxes_ + box % output_boxes(config) * kOutputBoxBytes;
   }
-
+  __device__ __forceinline__ int row_of_box(int box) const {
+    return part_row(config, consumer_, box / boxes_of_part);
+  }
   // Where a tile is no whole number of boxes the last begins inside the one before it.
-  static __device__ __forceinline__ int first_column(int box) {
-    return min(box * box_columns, config.tile_n - box_columns);
+  static __device__ __forceinline__ int column_of_box(int box) {
+    return min(box % boxes_of_part * box_columns, config.tile_n - box_columns);
   }
 
   __device__ __forceinline__ void share_column_scales() const {
@@ -186,8 +192,9 @@ class Epilogue {
 
   // Finished elements of rows 8 r + lane / 4 of the warp's 16, of the group of 8 columns that
   // begins at `tile_column`.
-  __device__ __forceinline__ void finish_group(float (&values)[2][2], const Sums& sums, int part,
-                                               int row_a, int row_b, int tile_column) const {
+  __device__ __forceinline__ void finish_group(float (&values)[2][2], const PartSums& sums,
+                                               int part, int row_a, int row_b,
+                                               int tile_column) const {
     const int within = tile_column + lane_ % 4 * 2;
     float2 column_scale{1, 1};
     if constexpr (config.recipe == ScaleRecipe::kRow) {
@@ -210,7 +217,7 @@ class Epilogue {
   }
 
   // A box of the columns from first_column of the tile on.
-  __device__ __forceinline__ void fill(unsigned box, const Sums& sums, int part, int row_a,
+  __device__ __forceinline__ void fill(unsigned box, const PartSums& sums, int part, int row_a,
                                        int row_b, int first_column) const {
     if constexpr (is_16bit(config.d)) {
       // PERF: one stmatrix writes what 4 stores of a pair each would (docs/experiments.md, "The
@@ -269,7 +276,7 @@ class Epilogue {
       (config.tile_n + kWarpGroupThreads - 1) / kWarpGroupThreads;
   // Columns of a box, and boxes of a part.
   static constexpr int box_columns = kSwizzleBytes / size_bytes(config.d);
-  static constexpr int num_boxes = (config.tile_n + box_columns - 1) / box_columns;
+  static constexpr int boxes_of_part = (config.tile_n + box_columns - 1) / box_columns;
   // Columns of two boxes are finished twice, and D's old value would be added twice.
   static_assert(config.tile_n % box_columns == 0 || !config.accumulates);
 

@@ -92,7 +92,46 @@ __device__ __forceinline__ unsigned long long descriptor(unsigned lower) {
   return lower | kStrideOffset | kSwizzle128;
 }
 
+// How scales get to shared memory.
+enum class ScalePath : unsigned char {
+  kNone,    // not for every K-block: the epilogue reads them
+  kBulk,    // F32 with neighbouring rows adjacent: with the tiles
+  kCopy,    // F32 in other strides: by a warp of their own
+  kDecode,  // UE8M0: by that warp, too
+};
+
+__device__ __forceinline__ bool is_bulk(const ScaleParams& scale, int rows) {
+  constexpr int kVector = 4;
+  return scale.row_stride == 1 && scale.k_stride % kVector == 0 && rows % kVector == 0 &&
+         reinterpret_cast<unsigned long long>(scale.data) % (kVector * sizeof(float)) == 0;
+}
+
 template <GemmConfig config>
+__device__ __forceinline__ ScalePath scale_path(const GemmParams& params) {
+  if constexpr (!is_block_scaled(config.recipe)) return ScalePath::kNone;
+  if (params.a_scale.is_ue8m0 != 0 || params.b_scale.is_ue8m0 != 0) return ScalePath::kDecode;
+  if (!is_bulk(params.a_scale, params.m)) return ScalePath::kCopy;
+  if (config.recipe == ScaleRecipe::kBlock1d && !is_bulk(params.b_scale, params.n)) {
+    return ScalePath::kCopy;
+  }
+  return ScalePath::kBulk;
+}
+
+// Bytes of the scales of rows [first, first + tile).
+__device__ __forceinline__ unsigned bulk_bytes(int rows, int first, int tile) {
+  const int left = rows - first;
+  return 4U * static_cast<unsigned>(left < 0 ? 0 : left < tile ? left : tile);
+}
+
+__device__ __forceinline__ void bring_scales(unsigned to, const ScaleParams& scale, int row,
+                                             int k_block, unsigned bytes, unsigned full) {
+  if (bytes == 0) return;
+  ptx::bulk_load(to, static_cast<const float*>(scale.data) + k_block * scale.k_stride + row, bytes,
+                 full);
+}
+
+// One thread that loads every stage.
+template <GemmConfig config, bool brings_scales>
 __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddresses<config>& smem,
                                         const Rasterization& raster) {
   constexpr int cluster_size = ClusterPosition<config>::size;
@@ -104,13 +143,18 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
     const TileIndex cluster = raster.cluster(linear);
     const int row_a = (cluster.m * config.cluster_m + position.m) * config.tile_m;
     const int row_b = (cluster.n * config.cluster_n + position.n) * config.tile_n;
+    constexpr bool by_column = config.recipe == ScaleRecipe::kBlock1d;
+    const unsigned a_scale_bytes = brings_scales ? bulk_bytes(params.m, row_a, config.tile_m) : 0;
+    const unsigned b_scale_bytes =
+        brings_scales && by_column ? bulk_bytes(params.n, row_b, config.tile_n) : 0;
+    const long long b_scale_row =
+        min(row_b, params.n - 1) / kScaleBlock * params.b_scale.row_stride;
+    float b_scale = 0;
+    if constexpr (brings_scales && !by_column) b_scale = load_scale(params.b_scale, b_scale_row);
     for (int k_block = 0; k_block < num_k_blocks; ++k_block) {
       const int stage = ring.stage;
       ptx::mbarrier_wait(smem.empty(stage), ring.parity ^ 1);
       const unsigned full = smem.full(stage);
-      // A box that sticks out of the matrix arrives whole, filled up with zeros.
-      ptx::mbarrier_arrive_expect_bytes(full,
-                                        smem.layout.a_stage_bytes + smem.layout.b_stage_bytes);
       const int k = k_block * config.tile_k;
       // Blocks that share a tile load an equal part each and send it to all of them.
       if constexpr (config.cluster_n == 1) {
@@ -132,22 +176,31 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
         ptx::tma_load_multicast(smem.b(stage) + position.m * part * kSwizzleBytes, &params.b, full,
                                 k, row_b + position.m * part, blocks);
       }
+      if constexpr (brings_scales) {
+        bring_scales(smem.a_scale(stage), params.a_scale, row_a, k_block, a_scale_bytes, full);
+        if constexpr (by_column) {
+          bring_scales(smem.b_scale(stage), params.b_scale, row_b, k_block, b_scale_bytes, full);
+        } else {
+          ptx::store_shared(smem.b_scale(stage), b_scale);
+          // PERF: the next one is on its way while the ring has no room for it.
+          if (k_block + 1 < num_k_blocks) {
+            b_scale =
+                load_scale(params.b_scale, b_scale_row + (k_block + 1) * params.b_scale.k_stride);
+          }
+        }
+      }
+      // A box that sticks out of the matrix arrives whole, filled up with zeros.
+      ptx::mbarrier_arrive_expect_bytes(
+          full,
+          smem.layout.a_stage_bytes + smem.layout.b_stage_bytes + a_scale_bytes + b_scale_bytes);
       ring.advance();
     }
   }
 }
 
-// Whether four scales of neighbouring rows can be loaded at once, in every K-block.
-__device__ __forceinline__ bool loads_four(const ScaleParams& scale, int rows) {
-  constexpr int kVector = 4;
-  return scale.is_ue8m0 == 0 && scale.row_stride == 1 && scale.k_stride % kVector == 0 &&
-         rows % kVector == 0 && reinterpret_cast<unsigned long long>(scale.data) % 16 == 0;
-}
-
-// Block recipes: a warp of the producer's that brings the scales of every stage, from any layout.
-// `is_wide`: of A, and of B if it has scales by column, loads_four().
-// PERF: one warp, and few instructions: they cost energy beside the tensor core.
-template <GemmConfig config, bool is_wide>
+// A warp of the producer's that brings the scales of every stage, from any layout. Asynchronous
+// copies run as far ahead as the ring is long.
+template <GemmConfig config, ScalePath path>
 class ScaleProducer {
  public:
   __device__ __forceinline__ ScaleProducer(const GemmParams& params,
@@ -159,107 +212,69 @@ class ScaleProducer {
 
   // The stages of the tile at (row_a, row_b).
   __device__ __forceinline__ void produce(int row_a, int row_b) {
-    row_a_ = row_a + 4 * lane_;
-    row_b_ = by_column ? row_b + 4 * lane_ : row_b / kScaleBlock;
-    k_block_ = 0;
-    KBlock ahead[kAhead];
+    // A lane has four neighbouring rows of every 128.
+    constexpr int kGroupRows = 4 * 32;
+    const int lane_row = 4 * lane_;
+    for (int k_block = 0; k_block < num_k_blocks_; ++k_block) {
+      const int stage = ring_.stage;
+      ptx::mbarrier_wait(smem_.empty(stage), ring_.parity ^ 1);
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      if (i < num_k_blocks_) load_next(ahead[i]);
-    }
-    for (int left = num_k_blocks_; left > 0; left -= kAhead) {
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        if (i >= left) break;
-        store(ahead[i]);
-        if (i + kAhead < left) load_next(ahead[i]);
+      for (int row = 0; row < config.tile_m; row += kGroupRows) {
+        bring_four(smem_.a_scale(stage) + 4 * (row + lane_row), params_.a_scale,
+                   row_a + row + lane_row, params_.m, k_block);
       }
+      if constexpr (config.recipe == ScaleRecipe::kBlock1d) {
+#pragma unroll
+        for (int row = 0; row < config.tile_n; row += kGroupRows) {
+          bring_four(smem_.b_scale(stage) + 4 * (row + lane_row), params_.b_scale,
+                     row_b + row + lane_row, params_.n, k_block);
+        }
+      } else if (lane_ == 0) {
+        bring_one(smem_.b_scale(stage), params_.b_scale, min(row_b, params_.n - 1) / kScaleBlock,
+                  k_block);
+      }
+      if constexpr (path == ScalePath::kDecode) {
+        ptx::mbarrier_arrive(smem_.full(stage));
+      } else {
+        ptx::mbarrier_arrive_after_copies(smem_.full(stage));
+      }
+      ring_.advance();
     }
   }
 
  private:
-  static constexpr bool by_column = config.recipe == ScaleRecipe::kBlock1d;
-  // A lane has four neighbouring rows of every 128.
-  static constexpr int group_rows = 4 * 32;
-  static constexpr int a_groups = config.tile_m / group_rows;
-  static constexpr int b_groups = by_column ? config.tile_n / group_rows : 0;
-  // PERF: K-blocks whose scales are on their way: memory answers later than the next one is due.
-  static constexpr int kAhead = by_column ? 1 : 2;
-
-  struct KBlock {
-    float4 a[a_groups];
-    float4 b[b_groups > 0 ? b_groups : 1];
-    float b_block;
-  };
-
-  __device__ __forceinline__ void load_next(KBlock& to) {
-#pragma unroll
-    for (int i = 0; i < a_groups; ++i) {
-      to.a[i] = load_four(params_.a_scale, row_a_ + i * group_rows, params_.m);
-    }
-#pragma unroll
-    for (int i = 0; i < b_groups; ++i) {
-      to.b[i] = load_four(params_.b_scale, row_b_ + i * group_rows, params_.n);
-    }
-    if (!by_column && lane_ == 0) {
-      const int row = min(row_b_, (params_.n - 1) / kScaleBlock);
-      to.b_block = load_scale(
-          params_.b_scale, row * params_.b_scale.row_stride + k_block_ * params_.b_scale.k_stride);
-    }
-    ++k_block_;
-  }
-
   // Of rows [row, row + 4). Rows behind the end are multiplied by zeros or never stored; any scale
   // will do for them.
-  __device__ __forceinline__ float4 load_four(const ScaleParams& scale, int row, int rows) const {
-    const long long at = k_block_ * scale.k_stride;
-    if constexpr (is_wide) {
-      return __ldg(reinterpret_cast<const float4*>(static_cast<const float*>(scale.data) + at +
-                                                   min(row, rows - 4)));
-    } else {
-      const auto one = [&](int i) {
-        return load_scale(scale, min(row + i, rows - 1) * scale.row_stride + at);
-      };
-      return {one(0), one(1), one(2), one(3)};
-    }
+  __device__ __forceinline__ void bring_four(unsigned to, const ScaleParams& scale, int row,
+                                             int rows, int k_block) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) bring_one(to + 4 * i, scale, min(row + i, rows - 1), k_block);
   }
 
-  // The next stage.
-  __device__ __forceinline__ void store(const KBlock& scales) {
-    const int stage = ring_.stage;
-    ptx::mbarrier_wait(smem_.empty(stage), ring_.parity ^ 1);
-#pragma unroll
-    for (int i = 0; i < a_groups; ++i) {
-      ptx::store_shared_four(smem_.a_scale(stage) + 4 * (i * group_rows + 4 * lane_), scales.a[i]);
+  __device__ __forceinline__ void bring_one(unsigned to, const ScaleParams& scale, int row,
+                                            int k_block) const {
+    const long long at = row * scale.row_stride + k_block * scale.k_stride;
+    if constexpr (path == ScalePath::kDecode) {
+      ptx::store_shared(to, load_scale(scale, at));
+    } else {
+      ptx::copy_word_async(to, static_cast<const float*>(scale.data) + at);
     }
-#pragma unroll
-    for (int i = 0; i < b_groups; ++i) {
-      ptx::store_shared_four(smem_.b_scale(stage) + 4 * (i * group_rows + 4 * lane_), scales.b[i]);
-    }
-    if (!by_column && lane_ == 0) ptx::store_shared(smem_.b_scale(stage), scales.b_block);
-    // The lane that signals comes after the others' writes.
-    __syncwarp();
-    if (lane_ == 0) ptx::mbarrier_arrive(smem_.full(stage));
-    ring_.advance();
   }
 
   const GemmParams& params_;
   const GemmAddresses<config>& smem_;
   int lane_;
   int num_k_blocks_;
-  int row_a_ = 0;
-  int row_b_ = 0;
-  int k_block_ = 0;
   RingPosition<config.stages> ring_;
 };
 
-template <GemmConfig config, bool is_wide>
+template <GemmConfig config, ScalePath path>
 __device__ __forceinline__ void produce_scales(const GemmParams& params,
                                                const GemmAddresses<config>& smem,
                                                const Rasterization& raster) {
   constexpr int cluster_size = ClusterPosition<config>::size;
   const ClusterPosition<config> position;
-  ScaleProducer<config, is_wide> producer(params, smem);
+  ScaleProducer<config, path> producer(params, smem);
   for (int linear = static_cast<int>(blockIdx.x) / cluster_size; linear < raster.num_clusters();
        linear += static_cast<int>(gridDim.x) / cluster_size) {
     const TileIndex cluster = raster.cluster(linear);
@@ -496,10 +511,7 @@ __device__ __forceinline__ void consume(const GemmParams& params, const GemmAddr
     } else {
       consumer.multiply_fast([] {});
     }
-#pragma unroll
-    for (int part = 0; part < num_parts(config); ++part) {
-      epilogue.store(consumer.total[part], part, row_a, row_b);
-    }
+    epilogue.store(consumer.total, row_a, row_b);
   }
   if (threadIdx.x % kWarpGroupThreads == 0) ptx::tma_store_wait();
 }
@@ -519,10 +531,12 @@ __device__ __forceinline__ void gemm_warpspecialized(const GemmParams& params) {
   const int warp_group =
       __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kWarpGroupThreads, 0);
   constexpr int cluster_size = ClusterPosition<config>::size;
+  const ScalePath path = scale_path<config>(params);
+  const bool has_scale_warp = path == ScalePath::kCopy || path == ScalePath::kDecode;
   if (threadIdx.x == 0) {
     constexpr int kWarps = kWarpGroupThreads / 32;
     for (int stage = 0; stage < config.stages; ++stage) {
-      ptx::mbarrier_init(smem.full(stage), is_block_scaled(config.recipe) ? 2 : 1);
+      ptx::mbarrier_init(smem.full(stage), has_scale_warp ? 1 + 32 : 1);
       ptx::mbarrier_init(smem.empty(stage),
                          kWarps * consumers_of_stage(config) * Consumer<config>::num_sharers);
     }
@@ -541,16 +555,17 @@ __device__ __forceinline__ void gemm_warpspecialized(const GemmParams& params) {
     ptx::setmaxnreg_dec<40>();
     constexpr int kFirstWarp = kConsumers * kWarpGroupThreads / 32;
     const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0) - kFirstWarp;
-    if (warp == 0) {
-      if (threadIdx.x % 32 == 0) produce<config>(params, smem, raster);
-    } else if (is_block_scaled(config.recipe) && warp == 1) {
-      const bool is_wide =
-          loads_four(params.a_scale, params.m) &&
-          (config.recipe == ScaleRecipe::kBlock || loads_four(params.b_scale, params.n));
-      if (is_wide) {
-        produce_scales<config, true>(params, smem, raster);
+    if (warp == 0 && threadIdx.x % 32 == 0) {
+      if (path == ScalePath::kBulk) {
+        produce<config, is_block_scaled(config.recipe)>(params, smem, raster);
       } else {
-        produce_scales<config, false>(params, smem, raster);
+        produce<config, false>(params, smem, raster);
+      }
+    } else if (is_block_scaled(config.recipe) && warp == 1) {
+      if (path == ScalePath::kCopy) {
+        produce_scales<config, ScalePath::kCopy>(params, smem, raster);
+      } else if (path == ScalePath::kDecode) {
+        produce_scales<config, ScalePath::kDecode>(params, smem, raster);
       }
     }
   } else {

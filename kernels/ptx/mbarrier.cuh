@@ -24,6 +24,11 @@ __device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Arrives once the calling thread's asynchronous copies (shared_memory.cuh) are done.
+__device__ __forceinline__ void mbarrier_arrive_after_copies(unsigned barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 // A barrier of any thread block of the cluster; its address is shared_address_of_block's.
 // PERF: written with .release.cluster the arrival cost 10 % of a block-scaled product.
 __device__ __forceinline__ void mbarrier_arrive_in_cluster(unsigned cluster_address) {

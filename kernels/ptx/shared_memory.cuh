@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared-memory loads and stores by 32-bit shared address, one instruction a function (PTX ISA
-// 8.x).
+// Shared-memory loads, stores and small asynchronous copies by 32-bit shared address, one
+// instruction a function (PTX ISA 8.x).
 #pragma once
 
 namespace octavo::ptx {
@@ -34,17 +34,18 @@ __device__ __forceinline__ void store_shared_pair(unsigned address, float low, f
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(low), "f"(high) : "memory");
 }
 
-__device__ __forceinline__ void store_shared_four(unsigned address, const float4& values) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(values.x),
-               "f"(values.y), "f"(values.z), "f"(values.w)
-               : "memory");
-}
-
 // Four matrices of 8 x 8 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8 and
 // holds, of each matrix, elements 2 (i % 4) and the next of row i / 4.
 __device__ __forceinline__ void store_matrices(unsigned address, const unsigned (&pairs)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
+               : "memory");
+}
+
+// Four bytes of global memory to shared memory, without waiting.
+__device__ __forceinline__ void copy_word_async(unsigned to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to),
+               "l"(__cvta_generic_to_global(from))
                : "memory");
 }
 

@@ -27,11 +27,21 @@ __device__ __forceinline__ void tma_load_multicast(unsigned to, const TensorMap*
       : "memory");
 }
 
+// `bytes` consecutive bytes; addresses and size are multiples of 16.
+__device__ __forceinline__ void bulk_load(unsigned to, const void* from, unsigned bytes,
+                                          unsigned barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
 __device__ __forceinline__ void tma_store(const TensorMap* map, unsigned from, int x, int y) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
-                   map),
-               "r"(from), "r"(x), "r"(y)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+      "r"(from), "r"(x), "r"(y)
+      : "memory");
 }
 
 __device__ __forceinline__ void tma_store_commit() {

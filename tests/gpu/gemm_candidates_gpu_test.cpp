@@ -82,8 +82,8 @@ void expect_every_candidate_equal(const GemmSpec& spec, bool scales_by_k_block) 
     device.d.fill_bytes(0xFF);  // poison
     ASSERT_TRUE(cuda::launch_gemm(gpu, device.problem, {}, kernel).ok());
     Gpu::instance().synchronize();
-    EXPECT_TRUE(same_output(device, host,
-                            kernel.kernel + "\n" + repeat_line(spec, Numerics::kEmulated)));
+    EXPECT_TRUE(
+        same_output(device, host, kernel.kernel + "\n" + repeat_line(spec, Numerics::kEmulated)));
   }
 }
 

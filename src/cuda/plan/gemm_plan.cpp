@@ -182,10 +182,9 @@ std::string unsuitable(const GemmConfig& config, const Extents& e) {
     return fmt::format("N={} is one column of tiles: a cluster of {} has nothing to share", e.n,
                        config.cluster_n);
   }
-  const bool scales_apart = is_block_scaled(config.recipe) || config.recipe == ScaleRecipe::kRow;
   const bool adds = config.accumulates || config.has_bias;
   if (config.tile_m == 256 && config.d == DType::kF32 &&
-      (config.recipe == ScaleRecipe::kBlock1d || (scales_apart && adds))) {
+      (config.recipe == ScaleRecipe::kBlock1d || (config.recipe == ScaleRecipe::kRow && adds))) {
     return fmt::format(
         "a thread's share of {}x{} F32 results, their scales and what is added would spill",
         config.tile_m, config.tile_n);
