@@ -46,7 +46,7 @@ class RepositoryTest(unittest.TestCase):
                    "src/api/validate.hpp": "", "src/backend/backend.hpp": "", "llm/model.hpp": "",
                    "src/numerics/codec.hpp": "", "tools/octavo/session.hpp": "",
                    "include/octavo/dtype.hpp": "", "kernels/contract/config.hpp": "",
-                   "kernels/tile/pipeline.cuh": "", "kernels/gemm/mainloop.cuh": "",
+                   "kernels/quantize/chunk.cuh": "", "kernels/gemm/mainloop.cuh": "",
                    "src/cuda/plan/plan.hpp": "", "src/cuda/jit/cache.hpp": "",
                    "src/cuda/launch/launch.hpp": "", "src/naming/name.hpp": ""}
         forbidden = [
@@ -63,9 +63,9 @@ class RepositoryTest(unittest.TestCase):
             ("tests/bad.cpp", '"tools/octavo/session.hpp"'), ("tests/bad.cpp", "<torch/torch.h>"),
             ("kernels/contract/bad.hpp", "<cstdint>"), ("kernels/gemm/bad.cuh", "<cuda_fp8.h>"),
             ("kernels/contract/bad.hpp", "<octavo/gemm.hpp>"),
-            ("kernels/ptx/bad.cuh", '"kernels/tile/pipeline.cuh"'),
-            ("kernels/tile/bad.cuh", '"kernels/gemm/mainloop.cuh"'),
-            ("kernels/naive/bad.cuh", '"kernels/tile/pipeline.cuh"'),
+            ("kernels/ptx/bad.cuh", '"kernels/gemm/mainloop.cuh"'),
+            ("kernels/quantize/bad.cuh", '"kernels/gemm/mainloop.cuh"'),
+            ("kernels/naive/bad.cuh", '"kernels/quantize/chunk.cuh"'),
             ("kernels/gemm/bad.cuh", '"mainloop.cuh"'),
             ("kernels/gemm/bad.cuh", '"include/octavo/dtype.hpp"'),
             ("src/naming/bad.cpp", '"cuda/plan/plan.hpp"'),
@@ -74,7 +74,7 @@ class RepositoryTest(unittest.TestCase):
             ("src/cuda/jit/bad.cpp", '"kernels/gemm/mainloop.cuh"'),
             ("src/cuda/launch/bad.cpp", '"cuda/jit/cache.hpp"'),
             ("src/cuda/launch/bad.cpp", '"cuda/plan/plan.hpp"'),
-            ("src/api/bad.cpp", '"cuda/plan/plan.hpp"'), ("tests/bad.cpp", '"kernels/tile/pipeline.cuh"'),
+            ("src/api/bad.cpp", '"cuda/plan/plan.hpp"'), ("tests/bad.cpp", '"kernels/gemm/mainloop.cuh"'),
         ]
         for path, target in forbidden:
             tree = self.in_tree({**headers, path: f"// comment\n#  include {target}\n"})
