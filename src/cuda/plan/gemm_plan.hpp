@@ -72,9 +72,7 @@ struct GemmPlan {
   double finish_microseconds = 0;
   double product_microseconds = 0;
 
-  [[nodiscard]] std::size_t workspace_bytes() const {
-    return a.bytes + b.bytes + sums_bytes;
-  }
+  [[nodiscard]] std::size_t workspace_bytes() const { return a.bytes + b.bytes + sums_bytes; }
   [[nodiscard]] double microseconds() const {
     return product_microseconds + a.microseconds + b.microseconds + finish_microseconds;
   }
