@@ -48,8 +48,8 @@ struct GemmExplanation {
   // Best first: the first is the choice. None where nothing is multiplied (M, N or K is 0).
   std::vector<GemmCandidateReport> candidates;
   std::vector<RefusedCandidateReport> refused_candidates;
-  // What happens before, in and after the product, a sentence each: operands repacked, scales
-  // transposed or converted, how the result gets to D.
+  // What happens before, in and after the product, a sentence each: operands repacked, how
+  // scales are read, how the result gets to D.
   std::vector<std::string> steps;
   std::size_t workspace_bytes = 0;
 };

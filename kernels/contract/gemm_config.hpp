@@ -42,7 +42,7 @@ struct GemmConfig {
   int cluster_n = 2;
   // Stages of the pipeline from global to shared memory.
   int stages = 3;
-  // K-blocks in the body of the main loop. K-blocks that are left over run one at a time.
+  // K-blocks in the body of the main loop of promoted sums. What is left over runs one at a time.
   int unroll_k = 4;
   // Clusters of rows that neighbouring thread blocks walk before they go on along N.
   int raster_group_m = 8;

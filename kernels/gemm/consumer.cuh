@@ -68,6 +68,7 @@ class Consumer {
   template <typename AllIssued>
   __device__ __forceinline__ void multiply_fast(const AllIssued& all_issued) {
     static_assert(!promotes);
+    static_assert(config.stages > 1, "the next stage must arrive while one is held");
     const int num_k_blocks = k_blocks();
     int previous = 0;
     for (int k_block = 0; k_block < num_k_blocks; ++k_block) {

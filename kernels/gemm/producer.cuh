@@ -16,11 +16,13 @@ namespace octavo {
 // How scales get to shared memory.
 enum class ScalePath : unsigned char {
   kNone,    // not for every K-block: the epilogue reads them
-  kBulk,    // F32 with neighbouring rows adjacent: with the tiles
+  kBulk,    // F32, neighbouring rows adjacent, whole vectors (is_bulk): with the tiles
   kCopy,    // F32 in other strides: by a warp of their own
   kDecode,  // UE8M0: by that warp, too
 };
 
+// Bulk copies move multiples of 16 bytes between multiples of 16 bytes; with a multiple of 4 rows
+// none reads past the last.
 __device__ __forceinline__ bool is_bulk(const ScaleParams& scale, int rows) {
   constexpr int kVector = 4;
   return scale.row_stride == 1 && scale.k_stride % kVector == 0 && rows % kVector == 0 &&

@@ -16,7 +16,7 @@ namespace octavo::cuda {
 namespace {
 
 // Everything that a plan depends on: shapes, strides, types, modes and how addresses are aligned,
-// not the addresses.
+// not the addresses. Scales are read in any layout.
 class PlanKey {
  public:
   PlanKey(int device, const GemmProblem& problem) {
@@ -24,8 +24,6 @@ class PlanKey {
     add_view(problem.a);
     add_view(problem.b);
     add_view(problem.d);
-    add_view(problem.a_scale);
-    add_view(problem.b_scale);
     add(static_cast<std::int64_t>(problem.recipe));
     add(static_cast<std::int64_t>(problem.accumulation));
     add(static_cast<std::int64_t>(problem.output_mode));
@@ -66,7 +64,7 @@ class PlanKey {
     }
   }
 
-  static constexpr std::size_t kWords = 40;
+  static constexpr std::size_t kWords = 28;
   std::array<std::int64_t, kWords> words_{};
   std::size_t count_ = 0;
 };

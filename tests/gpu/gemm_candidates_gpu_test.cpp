@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,12 +18,15 @@
 namespace octavo::test {
 namespace {
 
-// More tiles than two consumers on each multiprocessor begin with, ragged edges in M, N and K, and
-// fewer K-blocks than some rings have stages.
+// As if the GPU had few: then a small product, which the emulation is quick with, gives every
+// thread block many tiles, and each of two consumers that take turns several.
+constexpr int kMultiprocessors = 6;
+
+// Ragged edges in M, N and K.
 GemmSpec spec_of(ScaleRecipe recipe, Accumulation accumulation, DType d) {
-  return {.m = 2111,
-          .n = 2904,
-          .k = 400,
+  return {.m = 811,
+          .n = 1104,
+          .k = 1000,
           .d = d,
           .recipe = recipe,
           .accumulation = accumulation,
@@ -41,7 +45,8 @@ HostTensor by_k_block(const HostTensor& scales, std::int64_t rows) {
 }
 
 void expect_every_candidate_equal(const GemmSpec& spec, bool scales_by_k_block) {
-  const cuda::DeviceInfo& gpu = cuda::device_info(0).value();
+  cuda::DeviceInfo gpu = cuda::device_info(0).value();
+  gpu.num_multiprocessors = kMultiprocessors;
   GemmData data(spec);
   GemmProblem host = data.problem();
   HostTensor a_scale;
@@ -55,6 +60,7 @@ void expect_every_candidate_equal(const GemmSpec& spec, bool scales_by_k_block) 
     }
   }
   const DeviceGemm device(host);
+  const std::vector<std::uint8_t> before = device.d.bytes();
   (void)gemm(host, kEmulated);
   const std::vector<cuda::GemmCandidate> candidates =
       cuda::gemm_candidates(device.problem, gpu.num_multiprocessors);
@@ -65,7 +71,8 @@ void expect_every_candidate_equal(const GemmSpec& spec, bool scales_by_k_block) 
     prepared[i].kernel = kernel_name(candidates[i].config);
     prepared[i].shared_bytes = gemm_shared_memory(candidates[i].config).total_bytes;
   }
-  // The first launch of each compiles it; they share D, which is looked at one by one below.
+  // The first launch of each compiles it; they share D, which is set again and looked at one by one
+  // below.
   std::atomic<std::size_t> next{0};
   const auto compile = [&] {
     for (std::size_t i = next++; i < prepared.size(); i = next++) {
@@ -79,7 +86,7 @@ void expect_every_candidate_equal(const GemmSpec& spec, bool scales_by_k_block) 
   }
   Gpu::instance().synchronize();
   for (const cuda::PreparedGemm& kernel : prepared) {
-    device.d.fill_bytes(0xFF);  // poison
+    device.d.set_bytes(before);  // poison, or what is added to
     ASSERT_TRUE(cuda::launch_gemm(gpu, device.problem, {}, kernel).ok());
     Gpu::instance().synchronize();
     EXPECT_TRUE(
@@ -94,8 +101,18 @@ TEST_F(GemmOnGpu, every_candidate_of_a_plan_gives_the_emulations_bits) {
       for (const DType d : {DType::kF32, DType::kBF16}) {
         GemmSpec spec = spec_of(recipe, accumulation, d);
         expect_every_candidate_equal(spec, false);
-        spec.m += 1;  // a multiple of 4
-        if (is_block_scaled(recipe)) expect_every_candidate_equal(spec, true);
+        if (is_block_scaled(recipe)) {
+          spec.m += 1;  // a multiple of 4
+          expect_every_candidate_equal(spec, true);
+          spec.scale = DType::kUE8M0;
+          expect_every_candidate_equal(spec, false);
+        }
+        // One K-block, fewer than a ring has stages.
+        spec = spec_of(recipe, accumulation, d);
+        spec.k = 100;
+        spec.output_mode = OutputMode::kAccumulate;
+        spec.bias = true;
+        expect_every_candidate_equal(spec, false);
       }
     }
   }

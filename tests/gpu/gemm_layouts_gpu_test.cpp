@@ -3,7 +3,9 @@
 // layout, FP8 outputs, empty products, and offsets beyond 2^31. Random ones: gemm_gpu_test.cpp.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <random>
 #include <string>
 #include <thread>
@@ -102,6 +104,34 @@ TEST_F(GemmOnGpu, outputs_in_every_layout_and_type) {
   for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (const OutputMode mode : {OutputMode::kOverwrite, OutputMode::kAccumulate}) {
       threads.emplace_back(try_output_layouts, type, mode);
+    }
+  }
+}
+
+// Scales of A and B in layouts of their own; more K-blocks than stages, ragged M and N.
+TEST_F(GemmOnGpu, scales_in_every_layout_and_type) {
+  for (const ScaleRecipe recipe : {ScaleRecipe::kBlock, ScaleRecipe::kBlock1d}) {
+    for (const DType type : {DType::kF32, DType::kUE8M0}) {
+      for (std::size_t i = 0; i < std::size(kLayouts); ++i) {
+        const GemmSpec spec{
+            .m = 300, .n = 388, .k = 1300, .recipe = recipe, .scale = type, .seed = 5};
+        GemmData data(spec);
+        GemmProblem problem = data.problem();
+        LaidOut a(type, 0, problem.a_scale.shape[0], problem.a_scale.shape[1], kLayouts[i]);
+        LaidOut b(type, 0, problem.b_scale.shape[0], problem.b_scale.shape[1],
+                  kLayouts[(i + 2) % std::size(kLayouts)]);
+        std::mt19937_64 random(8);
+        std::uniform_real_distribution<float> exponent(-2.0F, 2.0F);
+        for (LaidOut* scale : {&a, &b}) {
+          HostTensor& memory = scale->memory();
+          for (std::int64_t k = 0; k < memory.size(); ++k) {
+            memory.set(k, std::exp2(exponent(random)));
+          }
+        }
+        problem.a_scale = a.view();
+        problem.b_scale = b.view();
+        expect_equal_bits(spec, problem, {}, std::string("; a_scale ") + to_string(kLayouts[i]));
+      }
     }
   }
 }

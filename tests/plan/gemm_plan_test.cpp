@@ -36,21 +36,45 @@ GemmProblem block_problem(std::int64_t m, std::int64_t n, std::int64_t k) {
   return problem;
 }
 
+// Boxes of 128-byte swizzle begin at atoms of 8 rows and have up to 256; vectors of scales at 16
+// bytes (CUDA driver API, cuTensorMapEncodeTiled; PTX ISA, cp.async.bulk).
+void expect_places_that_the_hardware_takes(const GemmConfig& config) {
+  const GemmSharedMemory memory = gemm_shared_memory(config);
+  EXPECT_LE(memory.total_bytes, kMaxSharedBytes);
+  for (const int box_rows : {config.tile_m / config.cluster_n, config.tile_n / config.cluster_m}) {
+    EXPECT_EQ(box_rows * kSwizzleBytes % kSwizzleAtomBytes, 0) << kernel_name(config);
+    EXPECT_LE(box_rows, 256) << kernel_name(config);
+  }
+  EXPECT_EQ(memory.a_stage_bytes % kSwizzleAtomBytes, 0);
+  EXPECT_EQ(memory.b_stage_bytes % kSwizzleAtomBytes, 0);
+  EXPECT_EQ(memory.output % kSwizzleAtomBytes, 0);
+  constexpr int kVectorBytes = 16;
+  for (const int begin : {memory.a_scale, memory.b_scale, memory.column_scale,
+                          memory.a_scale_stage_bytes, memory.b_scale_stage_bytes}) {
+    EXPECT_EQ(begin % kVectorBytes, 0) << kernel_name(config);
+  }
+  EXPECT_EQ(memory.full_barriers % kBarrierBytes, 0);
+}
+
 TEST(GemmPlan, C34_candidates_fit_into_shared_memory_and_have_names_of_their_own) {
   for (const ScaleRecipe recipe : {ScaleRecipe::kNone, ScaleRecipe::kTensor, ScaleRecipe::kRow,
                                    ScaleRecipe::kBlock, ScaleRecipe::kBlock1d}) {
-    GemmProblem problem = block_problem(4096, 7168, 2048);
-    problem.recipe = recipe;
-    const auto candidates = gemm_candidates(problem, kH200Multiprocessors);
-    ASSERT_FALSE(candidates.empty());
-    std::set<std::string> names;
-    for (const GemmCandidate& candidate : candidates) {
-      EXPECT_LE(gemm_shared_memory(candidate.config).total_bytes, kMaxSharedBytes);
-      EXPECT_GE(candidate.config.stages, 3);
-      const std::string name = kernel_name(candidate.config);
-      EXPECT_TRUE(names.insert(name).second) << name;
-      ASSERT_TRUE(parse_kernel_name(name).ok()) << name;
-      EXPECT_EQ(parse_kernel_name(name).value(), candidate.config) << name;
+    for (const Accumulation accumulation : {Accumulation::kPromoted, Accumulation::kFast}) {
+      if (is_block_scaled(recipe) && accumulation == Accumulation::kFast) continue;
+      GemmProblem problem = block_problem(4096, 7168, 2048);
+      problem.recipe = recipe;
+      problem.accumulation = accumulation;
+      const auto candidates = gemm_candidates(problem, kH200Multiprocessors);
+      ASSERT_FALSE(candidates.empty());
+      std::set<std::string> names;
+      for (const GemmCandidate& candidate : candidates) {
+        EXPECT_GE(candidate.config.stages, 3);
+        const std::string name = kernel_name(candidate.config);
+        EXPECT_TRUE(names.insert(name).second) << name;
+        ASSERT_TRUE(parse_kernel_name(name).ok()) << name;
+        EXPECT_EQ(parse_kernel_name(name).value(), candidate.config) << name;
+        expect_places_that_the_hardware_takes(candidate.config);
+      }
     }
   }
 }

@@ -114,8 +114,8 @@ class DeviceTensor {
             view_.device};
   }
 
-  void fill_bytes(std::uint8_t byte) const {
-    const std::vector<std::uint8_t> bytes(bytes_, byte);
+  // What bytes() gave.
+  void set_bytes(const std::vector<std::uint8_t>& bytes) const {
     Gpu::instance().upload(memory_ + begin_, bytes.data(), bytes_);
   }
 

@@ -122,7 +122,6 @@ bool finishes_apart(const GemmProblem& problem) {
          (e.m > 1 && row_stride(problem.d) < 0);
 }
 
-// A tile shape, and PERF: what docs/experiments.md measured of its main loop on an H200.
 struct TileShape {
   Schedule schedule;
   int tile_m;
@@ -147,7 +146,8 @@ constexpr std::array kFastShapes = {
     TileShape{Schedule::kCooperative, 128, 128, 2, 1, kAllStages},
 };
 
-// Share of the tensor pipe that a main loop keeps busy, and cycles that a tile takes beside it.
+// PERF: measured on an H200 (docs/experiments.md): the share of the tensor pipe that a main loop
+// keeps busy, and cycles that a tile takes beside it.
 struct TileCost {
   double loop;
   double overhead;
