@@ -69,9 +69,9 @@ class Consumer {
   __device__ __forceinline__ void multiply_fast(const AllIssued& all_issued) {
     static_assert(!promotes);
     static_assert(config.stages > 1, "the next stage must arrive while one is held");
-    const int num_k_blocks = k_blocks();
+    const int k_blocks = num_k_blocks(params_);
     int previous = 0;
-    for (int k_block = 0; k_block < num_k_blocks; ++k_block) {
+    for (int k_block = 0; k_block < k_blocks; ++k_block) {
       ptx::mbarrier_wait(smem_.full(ring_.stage), ring_.parity);
       ptx::wgmma_fence();
 #pragma unroll
@@ -98,7 +98,7 @@ class Consumer {
 #pragma unroll
       for (int i = 0; i < part_registers; ++i) total[part][i] = start;
     }
-    int left = k_blocks();
+    int left = num_k_blocks(params_);
     for (; left >= config.unroll_k; left -= config.unroll_k) {
 #pragma unroll
       for (int i = 0; i < config.unroll_k; ++i) promote_k_block();
@@ -106,13 +106,8 @@ class Consumer {
     for (; left > 0; --left) promote_k_block();
   }
 
-  // K-blocks of a tile.
-  __device__ __forceinline__ int k_blocks() const {
-    return (params_.k + kScaleBlock - 1) / kScaleBlock;
-  }
-
   // Passes over the stages of a tile of the other consumer.
-  __device__ __forceinline__ void skip_tile() { ring_.advance(k_blocks()); }
+  __device__ __forceinline__ void skip_tile() { ring_.advance(num_k_blocks(params_)); }
 
   float total[parts][part_registers];
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/contract/gemm_config.hpp"
+#include "kernels/contract/gemm_params.hpp"
 #include "kernels/contract/smem_bytes.hpp"
 #include "kernels/ptx/thread_block.cuh"
 
@@ -69,5 +70,9 @@ struct ClusterPosition {
     }
   }
 };
+
+[[nodiscard]] __device__ __forceinline__ int num_k_blocks(const GemmParams& params) {
+  return (params.k + kScaleBlock - 1) / kScaleBlock;
+}
 
 }  // namespace octavo

@@ -59,7 +59,7 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
                                         const Rasterization& raster) {
   constexpr int cluster_size = ClusterPosition<config>::size;
   const ClusterPosition<config> position;
-  const int num_k_blocks = (params.k + kScaleBlock - 1) / kScaleBlock;
+  const int k_blocks = num_k_blocks(params);
   RingPosition<config.stages> ring;
   for (int linear = static_cast<int>(blockIdx.x) / cluster_size; linear < raster.num_clusters();
        linear += static_cast<int>(gridDim.x) / cluster_size) {
@@ -74,7 +74,7 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
         min(row_b, params.n - 1) / kScaleBlock * params.b_scale.row_stride;
     float b_scale = 0;
     if constexpr (brings_scales && !by_column) b_scale = load_scale(params.b_scale, b_scale_row);
-    for (int k_block = 0; k_block < num_k_blocks; ++k_block) {
+    for (int k_block = 0; k_block < k_blocks; ++k_block) {
       const int stage = ring.stage;
       ptx::mbarrier_wait(smem.empty(stage), ring.parity ^ 1);
       const unsigned full = smem.full(stage);
@@ -106,7 +106,7 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
         } else {
           ptx::store_shared(smem.b_scale(stage), b_scale);
           // PERF: the next one is on its way while the ring has no room for it.
-          if (k_block + 1 < num_k_blocks) {
+          if (k_block + 1 < k_blocks) {
             b_scale =
                 load_scale(params.b_scale, b_scale_row + (k_block + 1) * params.b_scale.k_stride);
           }
@@ -131,14 +131,14 @@ class ScaleProducer {
       : params_(params),
         smem_(smem),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        num_k_blocks_((params.k + kScaleBlock - 1) / kScaleBlock) {}
+        k_blocks_(num_k_blocks(params)) {}
 
   // The stages of the tile at (row_a, row_b).
   __device__ __forceinline__ void produce(int row_a, int row_b) {
     // A lane has four neighbouring rows of every 128.
     constexpr int kGroupRows = 4 * 32;
     const int lane_row = 4 * lane_;
-    for (int k_block = 0; k_block < num_k_blocks_; ++k_block) {
+    for (int k_block = 0; k_block < k_blocks_; ++k_block) {
       const int stage = ring_.stage;
       ptx::mbarrier_wait(smem_.empty(stage), ring_.parity ^ 1);
 #pragma unroll
@@ -187,7 +187,7 @@ class ScaleProducer {
   const GemmParams& params_;
   const GemmAddresses<config>& smem_;
   int lane_;
-  int num_k_blocks_;
+  int k_blocks_;
   RingPosition<config.stages> ring_;
 };
 

@@ -154,7 +154,8 @@ class NameParser {
         read_numbers(kCluster, "", {&c.cluster_m, &c.cluster_n}) &&
         read_numbers(kStages, "s", {&c.stages}) && read_numbers(kUnroll, "u", {&c.unroll_k}) &&
         read_fixed({"the layout", "tnt (A and D row-major, B column-major)", "tnt"}) &&
-        read_schedule() && read_numbers(kRaster, "alongn", {&c.raster_group_m}) && read_flags();
+        read_one_of(kSchedule, kSchedules, schedule_word, c.schedule) &&
+        read_numbers(kRaster, "alongn", {&c.raster_group_m}) && read_flags();
     if (!is_valid) return *error_;
     return config_;
   }
@@ -223,24 +224,21 @@ class NameParser {
     return true;
   }
 
-  bool read_schedule() {
+  // One of `values`, each spelled as word_of() says.
+  template <typename Values, typename WordOf, typename Value>
+  bool read_one_of(const Part& part, const Values& values, const WordOf& word_of, Value& to) {
     const Word word = next();
-    for (const Schedule schedule : kSchedules) {
-      if (word.text != schedule_word(schedule)) continue;
-      config_.schedule = schedule;
+    for (const Value value : values) {
+      if (word.text != word_of(value)) continue;
+      to = value;
       return true;
     }
-    return fail(refusal(kSchedule, word));
+    return fail(refusal(part, word));
   }
 
   bool read_output() {
-    const Word word = next();
-    for (const DType type : kOutputTypes) {
-      if (word.text != to_string(type)) continue;
-      config_.d = type;
-      return true;
-    }
-    return fail(refusal(kD, word));
+    return read_one_of(
+        kD, kOutputTypes, [](DType type) { return to_string(type); }, config_.d);
   }
 
   // The prefix, then the numbers with "x" between them.
