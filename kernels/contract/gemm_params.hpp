@@ -2,6 +2,8 @@
 // Every run-time argument of a GEMM kernel, once, for host and device.
 #pragma once
 
+#include "kernels/contract/rasterization.hpp"
+
 namespace octavo {
 
 // A CUtensorMap as the driver encodes it.
@@ -31,6 +33,7 @@ struct GemmParams {
   int m;
   int n;
   int k;
+  Rasterization raster;
   unsigned char bias_dtype;       // a DType
   unsigned char stores_directly;  // 1: element by element, for outputs that TMA cannot write
 };

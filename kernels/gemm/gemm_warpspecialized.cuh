@@ -71,20 +71,17 @@ __device__ __forceinline__ void gemm_warpspecialized(const GemmParams& params) {
   // PERF: an opaque copy keeps the compiler from computing the base again before every use.
   asm volatile("mov.b32 %0, %0;" : "+r"(base));
   const GemmAddresses<config> smem{base};
-  const Rasterization raster =
-      rasterization(params.m, params.n, config.tile_m, config.tile_n, config.cluster_m,
-                    config.cluster_n, config.raster_group_m);
+  const Rasterization& raster = params.raster;
   // PERF: a value that the compiler knows to be the same for a whole warp: branches on it cost no
   // divergence code.
   const int warp_group =
       __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kWarpGroupThreads, 0);
   constexpr int cluster_size = ClusterPosition<config>::size;
   const ScalePath path = scale_path<config>(params);
-  const bool has_scale_warp = path == ScalePath::kCopy || path == ScalePath::kDecode;
   if (threadIdx.x == 0) {
     constexpr int kWarps = kWarpGroupThreads / 32;
     for (int stage = 0; stage < config.stages; ++stage) {
-      ptx::mbarrier_init(smem.full(stage), has_scale_warp ? 1 + 32 : 1);
+      ptx::mbarrier_init(smem.full(stage), full_arrivals<config>(path));
       ptx::mbarrier_init(smem.empty(stage),
                          kWarps * consumers_of_stage(config) * Consumer<config>::num_sharers);
     }

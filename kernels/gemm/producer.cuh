@@ -40,6 +40,16 @@ __device__ __forceinline__ ScalePath scale_path(const GemmParams& params) {
   return ScalePath::kBulk;
 }
 
+// Arrivals that a full stage waits for: the thread that loads tiles, and whoever brings scales.
+template <GemmConfig config>
+__device__ __forceinline__ int full_arrivals(ScalePath path) {
+  constexpr int kLoader = 1;
+  if (path == ScalePath::kNone) return kLoader;
+  // That thread's own copy of B's scale.
+  if (path == ScalePath::kBulk) return kLoader + (config.recipe == ScaleRecipe::kBlock ? 1 : 0);
+  return kLoader + 32;
+}
+
 // Bytes of the scales of rows [first, first + tile).
 __device__ __forceinline__ unsigned bulk_bytes(int rows, int first, int tile) {
   const int left = rows - first;
@@ -70,10 +80,8 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
     const unsigned a_scale_bytes = brings_scales ? bulk_bytes(params.m, row_a, config.tile_m) : 0;
     const unsigned b_scale_bytes =
         brings_scales && by_column ? bulk_bytes(params.n, row_b, config.tile_n) : 0;
-    const long long b_scale_row =
-        min(row_b, params.n - 1) / kScaleBlock * params.b_scale.row_stride;
-    float b_scale = 0;
-    if constexpr (brings_scales && !by_column) b_scale = load_scale(params.b_scale, b_scale_row);
+    const float* b_scale = static_cast<const float*>(params.b_scale.data) +
+                           min(row_b, params.n - 1) / kScaleBlock * params.b_scale.row_stride;
     for (int k_block = 0; k_block < k_blocks; ++k_block) {
       const int stage = ring.stage;
       ptx::mbarrier_wait(smem.empty(stage), ring.parity ^ 1);
@@ -104,12 +112,10 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
         if constexpr (by_column) {
           bring_scales(smem.b_scale(stage), params.b_scale, row_b, k_block, b_scale_bytes, full);
         } else {
-          ptx::store_shared(smem.b_scale(stage), b_scale);
-          // PERF: the next one is on its way while the ring has no room for it.
-          if (k_block + 1 < k_blocks) {
-            b_scale =
-                load_scale(params.b_scale, b_scale_row + (k_block + 1) * params.b_scale.k_stride);
-          }
+          // Four bytes are too few for a bulk copy; this one arrives at the barrier by itself.
+          ptx::copy_word_async(smem.b_scale(stage), b_scale);
+          ptx::mbarrier_arrive_after_copies(full);
+          b_scale += params.b_scale.k_stride;
         }
       }
       // A box that sticks out of the matrix arrives whole, filled up with zeros.

@@ -296,10 +296,10 @@ class Launcher {
       params.bias_dtype = static_cast<unsigned char>(problem_.bias.dtype);
     }
     const int cluster = config.cluster_m * config.cluster_n;
-    const int clusters = rasterization(params.m, params.n, config.tile_m, config.tile_n,
-                                       config.cluster_m, config.cluster_n, config.raster_group_m)
-                             .num_clusters();
-    const int grid = cluster * std::min(clusters, device_.num_multiprocessors / cluster);
+    params.raster = rasterization(params.m, params.n, config.tile_m, config.tile_n,
+                                  config.cluster_m, config.cluster_n, config.raster_group_m);
+    const int grid =
+        cluster * std::min(params.raster.num_clusters(), device_.num_multiprocessors / cluster);
     std::array<LaunchAttribute, 2> attributes{};
     attributes[0].id = kClusterDimension;
     attributes[0].cluster = {static_cast<unsigned>(cluster), 1, 1};

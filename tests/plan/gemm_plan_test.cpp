@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+#include <random>
 #include <set>
 #include <string>
 
@@ -271,7 +274,7 @@ TEST(Rasterization, every_cluster_once_and_groups_of_rows_together) {
   for (const int clusters_m : {1, 2, 7, 8, 9, 16, 33}) {
     for (const int clusters_n : {1, 3, 28}) {
       for (const int group : {1, 4, 8}) {
-        const Rasterization raster{clusters_m, clusters_n, group};
+        const Rasterization raster = rasterization(clusters_m, clusters_n, 1, 1, 1, 1, group);
         std::set<std::pair<int, int>> seen;
         int group_now = 0;
         for (int i = 0; i < raster.num_clusters(); ++i) {
@@ -285,6 +288,22 @@ TEST(Rasterization, every_cluster_once_and_groups_of_rows_together) {
           group_now = at.m / group;
         }
       }
+    }
+  }
+}
+
+TEST(Divisor, equals_division_up_to_the_largest_int) {
+  constexpr int kLargest = std::numeric_limits<int>::max();
+  std::mt19937 random(20261130);
+  for (const int d : {1, 2, 3, 7, 8, 9, 127, 128, 641, 65535, 65536, 1 << 30, kLargest}) {
+    const Divisor by = divisor(d);
+    const auto expect_quotient = [&](int n) { EXPECT_EQ(by.divide(n), n / d) << n << " / " << d; };
+    for (const int n : {0, 1, d - 1, d, kLargest - 1, kLargest}) expect_quotient(n);
+    for (int i = 0; i < 1000; ++i) {
+      const int n = static_cast<int>(random() >> 1U);
+      expect_quotient(n);
+      expect_quotient(n / d * d);
+      expect_quotient(std::max(0, n / d * d - 1));
     }
   }
 }
