@@ -133,7 +133,7 @@ class ShapeRun {
       std::unique_ptr<measure::Graph> graph;
       double us = 0;
     };
-    constexpr double kTryMs = 60;  // shorter ones mirror the power of the one before
+    constexpr double kTryMs = 60;
     constexpr int kTries = 3;
     std::vector<Candidate> candidates;
     std::string refused = "the heuristic offers no algorithm";
@@ -188,6 +188,7 @@ class ShapeRun {
 
   [[nodiscard]] double window_us(const measure::Graph& graph, double ms) const {
     const std::int64_t num_replays = replays_for(ms, graph.replay_ms(1));
+    (void)graph.replay_ms(num_replays);  // a lead, as in measure()
     return us_of(graph.replay_ms(num_replays), num_replays);
   }
 
@@ -239,15 +240,13 @@ class ShapeRun {
     return count;
   }
 
-  // A B C, C B A, ...: the GPU's slow drift (heat, power) meets every contender alike.
+  // A B C, C B A, ...: the GPU's slow drift (heat, power) meets every contender alike. Each window
+  // comes after a lead of the same length and the same work: the clock follows the power of the
+  // last 100 ms or so, and without a lead that is the contender before.
   void measure(std::vector<Contender>& contenders) const {
-    constexpr double kLoadMs = 300;
     std::vector<Contender*> timed;
-    Contender* yardstick = nullptr;
     for (Contender& contender : contenders) {
-      if (contender.graph == nullptr) continue;
-      timed.push_back(&contender);
-      if (contender.kind->name == std::string_view(kYardstick)) yardstick = &contender;
+      if (contender.graph != nullptr) timed.push_back(&contender);
     }
     const auto guarded = [this](Contender& contender, const auto& work) {
       if (!contender.skipped_because.empty()) return;
@@ -266,18 +265,11 @@ class ShapeRun {
             replays_for(options_.window_ms, ms / static_cast<double>(first_guess));
       });
     }
-    if (yardstick != nullptr) {
-      guarded(*yardstick, [&] {
-        const double windows = std::ceil(kLoadMs / options_.window_ms);
-        for (int i = 0; i < static_cast<int>(windows); ++i) {
-          (void)yardstick->graph->replay_ms(yardstick->num_replays);
-        }
-      });
-    }
     for (int round = 0; round < options_.num_rounds; ++round) {
       for (std::size_t i = 0; i < timed.size(); ++i) {
         Contender& contender = *timed[round % 2 == 0 ? i : timed.size() - 1 - i];
         guarded(contender, [&] {
+          (void)contender.graph->replay_ms(contender.num_replays);
           const measure::Clock::time_point begin = measure::Clock::now();
           const double ms = contender.graph->replay_ms(contender.num_replays);
           contender.windows.push_back({begin, measure::Clock::now()});
