@@ -29,6 +29,9 @@ enum class OutputMode : unsigned char {
   return accumulation == Accumulation::kFast ? "fast" : "promoted";
 }
 
+// GemmProblem::num_splits: the back end chooses, GemmReport says what.
+inline constexpr int kAutomaticSplits = 0;
+
 struct GemmProblem {
   // [M, K] and [N, K], or [batch, M, K] and [batch, N, K]; any strides, 0 and negative ones too.
   // E4M3, E5M2, BF16, F16 or F32, each its own.
@@ -52,8 +55,11 @@ struct GemmProblem {
   // represents q * d_scale); absent means 1.
   TensorView d_scale;
   // Parts that K is cut into, 1 <= num_splits <= max(1, ceil(K/128)); their results are added in
-  // ascending order. Part of the numerics: other values give other bits.
-  int num_splits = 1;
+  // ascending order. Part of the numerics: other values give other bits. kAutomaticSplits takes
+  // the quickest for this M, N and K ("cpu": 1); the same problem always gets the same. With a
+  // number given here an element's bits depend on its row of A, its row of B and nothing else, so
+  // that a token's result is the same in a batch of any size (docs/numerics.md, "Splits").
+  int num_splits = kAutomaticSplits;
 };
 
 // What served a call.

@@ -15,10 +15,12 @@ enum class MainloopSum : unsigned char {
   kPromoted,  // every 128 of K added to an FP32 total
 };
 
-// How the two consumer warp-groups of a thread block share its tiles.
+// How the consumer warp-groups of a thread block share its tiles.
 enum class Schedule : unsigned char {
-  kCooperative,  // both multiply parts of the same tile
-  kPingpong,     // a tile each, in turn: one multiplies while the other stores
+  kCooperative,  // two multiply parts of the same tile
+  kPingpong,     // two have a tile each, in turn: one multiplies while the other stores
+  kStreamed,     // operands swapped for few rows of A: 64 rows of B for each consumer, so that B
+                 // passes through at the rate of the memory; K can be split over a cluster
 };
 
 struct GemmConfig {
@@ -32,7 +34,7 @@ struct GemmConfig {
   Schedule schedule = Schedule::kCooperative;
   // D's tile of one thread block, and K of one pipeline stage: tile_k is 128, one scale block.
   // A consumer multiplies parts of 64 rows: tile_m is 128 or 256 for two that share a tile, 128
-  // for two with a tile each.
+  // for two with a tile each. Streamed, tile_m is 8, 16, 32, 64 or 128 and tile_n 64 or 128.
   int tile_m = 256;
   int tile_n = 128;
   int tile_k = 128;
@@ -49,15 +51,40 @@ struct GemmConfig {
   // D = D + result.
   bool accumulates = false;
   bool has_bias = false;
+  // Streamed: parts of K, each for a thread block of a cluster. Part of the numerics.
+  int num_splits = 1;
 
   friend constexpr bool operator==(const GemmConfig&, const GemmConfig&) = default;
 };
 
-// Threads: two consumer warp-groups and one that loads.
 inline constexpr int kWarpGroupThreads = 128;
 inline constexpr int kWarpGroupRows = 64;
+// Of the schedules that are not streamed.
 inline constexpr int kConsumers = 2;
-inline constexpr int kGemmThreads = (kConsumers + 1) * kWarpGroupThreads;
+
+// Streamed: more than 64 rows of A are halves for two consumers each, whose sums would not fit into
+// registers otherwise.
+[[nodiscard]] constexpr int streamed_part_rows(const GemmConfig& config) noexcept {
+  return config.tile_m > kWarpGroupRows ? config.tile_m / 2 : config.tile_m;
+}
+[[nodiscard]] constexpr int streamed_consumers(const GemmConfig& config) noexcept {
+  return config.tile_n / kWarpGroupRows * (config.tile_m / streamed_part_rows(config));
+}
+
+// Two consumer warp-groups and one that loads; streamed, one warp for tiles and one for scales.
+[[nodiscard]] constexpr int num_threads(const GemmConfig& config) noexcept {
+  return config.schedule == Schedule::kStreamed
+             ? streamed_consumers(config) * kWarpGroupThreads + 64
+             : (kConsumers + 1) * kWarpGroupThreads;
+}
+// Thread blocks of a cluster.
+[[nodiscard]] constexpr int cluster_size(const GemmConfig& config) noexcept {
+  return config.cluster_m * config.cluster_n * config.num_splits;
+}
+// Thread blocks that a multiprocessor must have room for.
+[[nodiscard]] constexpr int blocks_per_multiprocessor(const GemmConfig& config) noexcept {
+  return config.schedule == Schedule::kStreamed ? 2 : 1;
+}
 
 // Consumers that read the same stage, and the parts of 64 rows that each has of it.
 [[nodiscard]] constexpr int consumers_of_stage(const GemmConfig& config) noexcept {

@@ -17,6 +17,7 @@ inline constexpr int kOutputBoxBytes = kWarpGroupRows * kSwizzleBytes;
 // Boxes of each consumer. PERF: two parts that are stored while the tensor core goes on must not
 // wait for their turn (docs/experiments.md, "The epilogue").
 [[nodiscard]] constexpr int output_boxes(const GemmConfig& config) noexcept {
+  if (config.schedule == Schedule::kStreamed) return 0;  // sums take the place of tiles
   return config.schedule == Schedule::kCooperative ? 2 * num_parts(config) : 2;
 }
 
@@ -50,7 +51,10 @@ struct GemmSharedMemory {
   memory.b_scale_stage_bytes = config.recipe == ScaleRecipe::kBlock1d ? config.tile_n * kScaleBytes
                                : config.recipe == ScaleRecipe::kBlock ? kOneScaleBytes
                                                                       : 0;
-  memory.column_scale_bytes = config.recipe == ScaleRecipe::kRow ? config.tile_n * kScaleBytes : 0;
+  memory.column_scale_bytes =
+      config.recipe == ScaleRecipe::kRow && config.schedule != Schedule::kStreamed
+          ? config.tile_n * kScaleBytes
+          : 0;
   memory.a = 0;
   memory.b = memory.a + config.stages * memory.a_stage_bytes;
   memory.output = memory.b + config.stages * memory.b_stage_bytes;

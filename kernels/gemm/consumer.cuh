@@ -4,6 +4,7 @@
 
 #include "kernels/contract/gemm_config.hpp"
 #include "kernels/contract/gemm_params.hpp"
+#include "kernels/gemm/matrix_descriptor.cuh"
 #include "kernels/gemm/pipeline.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/shared_memory.cuh"
@@ -11,20 +12,6 @@
 #include "kernels/ptx/wgmma.cuh"
 
 namespace octavo {
-
-// Matrix descriptor of a K-major FP8 tile with 128-byte swizzle (PTX ISA, "matrix descriptor"): in
-// its lower half address / 16 and a leading offset (unused), in its upper half the stride between
-// atoms of 8 rows, 1024 / 16, and swizzle mode 1.
-constexpr int kDescriptorUnit = 16;
-__device__ __forceinline__ unsigned lower_descriptor(unsigned address) {
-  constexpr unsigned kLeadingOffset = 1U << 16;
-  return (address & 0x3FFFFU) / kDescriptorUnit | kLeadingOffset;
-}
-__device__ __forceinline__ unsigned long long descriptor(unsigned lower) {
-  constexpr unsigned long long kStrideOffset = (1024ULL / kDescriptorUnit) << 32;
-  constexpr unsigned long long kSwizzle128 = 1ULL << 62;
-  return lower | kStrideOffset | kSwizzle128;
-}
 
 // One consumer warp-group. It multiplies parts of 64 rows of a tile.
 template <GemmConfig config>

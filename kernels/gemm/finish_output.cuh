@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/contract/finish_output_params.hpp"
-#include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/output_value.cuh"
 #include "kernels/ptx/thread_block.cuh"
 
 namespace octavo {

@@ -134,29 +134,30 @@ class ScaleProducer {
  public:
   __device__ __forceinline__ ScaleProducer(const GemmParams& params,
                                            const GemmAddresses<config>& smem)
-      : params_(params),
-        smem_(smem),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        k_blocks_(num_k_blocks(params)) {}
+      : params_(params), smem_(smem), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // The stages of the tile at (row_a, row_b).
-  __device__ __forceinline__ void produce(int row_a, int row_b) {
+  // The stages of the tile at (row_a, row_b), of K-blocks [first, last).
+  __device__ __forceinline__ void produce(int row_a, int row_b, int first, int last) {
     // A lane has four neighbouring rows of every 128.
     constexpr int kGroupRows = 4 * 32;
     const int lane_row = 4 * lane_;
-    for (int k_block = 0; k_block < k_blocks_; ++k_block) {
+    for (int k_block = first; k_block < last; ++k_block) {
       const int stage = ring_.stage;
       ptx::mbarrier_wait(smem_.empty(stage), ring_.parity ^ 1);
 #pragma unroll
       for (int row = 0; row < config.tile_m; row += kGroupRows) {
-        bring_four(smem_.a_scale(stage) + 4 * (row + lane_row), params_.a_scale,
-                   row_a + row + lane_row, params_.m, k_block);
+        if (config.tile_m % kGroupRows == 0 || row + lane_row < config.tile_m) {
+          bring_four(smem_.a_scale(stage) + 4 * (row + lane_row), params_.a_scale,
+                     row_a + row + lane_row, params_.m, k_block);
+        }
       }
       if constexpr (config.recipe == ScaleRecipe::kBlock1d) {
 #pragma unroll
         for (int row = 0; row < config.tile_n; row += kGroupRows) {
-          bring_four(smem_.b_scale(stage) + 4 * (row + lane_row), params_.b_scale,
-                     row_b + row + lane_row, params_.n, k_block);
+          if (config.tile_n % kGroupRows == 0 || row + lane_row < config.tile_n) {
+            bring_four(smem_.b_scale(stage) + 4 * (row + lane_row), params_.b_scale,
+                       row_b + row + lane_row, params_.n, k_block);
+          }
         }
       } else if (lane_ == 0) {
         bring_one(smem_.b_scale(stage), params_.b_scale, min(row_b, params_.n - 1) / kScaleBlock,
@@ -193,7 +194,6 @@ class ScaleProducer {
   const GemmParams& params_;
   const GemmAddresses<config>& smem_;
   int lane_;
-  int k_blocks_;
   RingPosition<config.stages> ring_;
 };
 
@@ -208,7 +208,8 @@ __device__ __forceinline__ void produce_scales(const GemmParams& params,
        linear += static_cast<int>(gridDim.x) / cluster_size) {
     const TileIndex cluster = raster.cluster(linear);
     producer.produce((cluster.m * config.cluster_m + position.m) * config.tile_m,
-                     (cluster.n * config.cluster_n + position.n) * config.tile_n);
+                     (cluster.n * config.cluster_n + position.n) * config.tile_n, 0,
+                     num_k_blocks(params));
   }
 }
 

@@ -26,6 +26,17 @@ __device__ __forceinline__ float2 load_shared_pair(unsigned address) {
   return value;
 }
 
+// From any thread block of the cluster; the address is shared_address_of_block's
+// (thread_block.cuh).
+__device__ __forceinline__ float2 load_cluster_pair(unsigned cluster_address) {
+  float2 value;
+  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+               : "=f"(value.x), "=f"(value.y)
+               : "r"(cluster_address)
+               : "memory");
+  return value;
+}
+
 __device__ __forceinline__ void store_shared(unsigned address, float value) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }

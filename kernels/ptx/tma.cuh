@@ -16,6 +16,18 @@ __device__ __forceinline__ void tma_load(unsigned to, const TensorMap* map, unsi
       : "memory");
 }
 
+// The same for what is read once: the second-level cache gives it up first.
+__device__ __forceinline__ void tma_load_once(unsigned to, const TensorMap* map, unsigned barrier,
+                                              int x, int y) {
+  // What createpolicy.fractional.L2::evict_first makes for the whole of an access.
+  constexpr unsigned long long kEvictFirst = 0x12F0000000000000ULL;
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "l"(kEvictFirst)
+      : "memory");
+}
+
 // The same to the same place in every thread block of `blocks`, a mask of cluster ranks.
 __device__ __forceinline__ void tma_load_multicast(unsigned to, const TensorMap* map,
                                                    unsigned barrier, int x, int y,

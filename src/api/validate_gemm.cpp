@@ -173,9 +173,12 @@ Status check_modes(const GemmProblem& problem, const Extents& extents) {
   }
   const long long num_blocks = num_scale_blocks(extents.k);
   const long long most_splits = num_blocks > 1 ? num_blocks : 1;
-  if (problem.num_splits < 1 || problem.num_splits > most_splits) {
-    return refuse("num_splits is {}; with K={} it must be from 1 to {} (ceil(K/{})).",
-                  problem.num_splits, extents.k, most_splits, kScaleBlock);
+  if (problem.num_splits != kAutomaticSplits &&
+      (problem.num_splits < 1 || problem.num_splits > most_splits)) {
+    return refuse(
+        "num_splits is {}; with K={} it must be from 1 to {} (ceil(K/{})), or {} to leave "
+        "it to the back end.",
+        problem.num_splits, extents.k, most_splits, kScaleBlock, kAutomaticSplits);
   }
   return Ok{};
 }

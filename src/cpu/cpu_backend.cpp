@@ -125,11 +125,13 @@ class CpuBackend final : public Backend {
                                         const Execution& execution) const override {
     const Result<int> threads = num_threads(execution);
     if (!threads.ok()) return threads.error();
-    if (writes_output(problem)) {
-      const Status status = run(problem, execution, threads.value());
+    GemmProblem split = problem;
+    if (split.num_splits == kAutomaticSplits) split.num_splits = 1;
+    if (writes_output(split)) {
+      const Status status = run(split, execution, threads.value());
       if (!status.ok()) return status.error();
     }
-    return GemmReport{"cpu", kernel(problem, execution), problem.num_splits};
+    return GemmReport{"cpu", kernel(split, execution), split.num_splits};
   }
 
   [[nodiscard]] Result<AttentionReport> attention(const AttentionProblem& problem,

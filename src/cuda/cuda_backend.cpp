@@ -127,7 +127,7 @@ class CudaBackend final : public Backend {
     if (Status s = launch_gemm(device.value(), problem, execution, *prepared); !s.ok()) {
       return s.error();
     }
-    return GemmReport{"cuda", prepared->kernel, 1};
+    return GemmReport{"cuda", prepared->kernel, prepared->plan.config.num_splits};
   }
   [[nodiscard]] Result<AttentionReport> attention(const AttentionProblem&,
                                                   const Execution&) const override {

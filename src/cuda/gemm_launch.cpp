@@ -295,16 +295,16 @@ class Launcher {
       params.bias_stride = problem_.bias.strides[0];
       params.bias_dtype = static_cast<unsigned char>(problem_.bias.dtype);
     }
-    const int cluster = config.cluster_m * config.cluster_n;
     params.raster = rasterization(params.m, params.n, config.tile_m, config.tile_n,
                                   config.cluster_m, config.cluster_n, config.raster_group_m);
-    const int grid =
-        cluster * std::min(params.raster.num_clusters(), device_.num_multiprocessors / cluster);
+    const int cluster = cluster_size(config);
+    const int blocks = blocks_per_multiprocessor(config) * device_.num_multiprocessors;
+    const int grid = cluster * std::min(params.raster.num_clusters(), blocks / cluster);
     std::array<LaunchAttribute, 2> attributes{};
     attributes[0].id = kClusterDimension;
     attributes[0].cluster = {static_cast<unsigned>(cluster), 1, 1};
     attributes[1] = serialization();
-    return launch(prepared_.function.load(std::memory_order_acquire), grid, kGemmThreads,
+    return launch(prepared_.function.load(std::memory_order_acquire), grid, num_threads(config),
                   prepared_.shared_bytes, attributes, params);
   }
 

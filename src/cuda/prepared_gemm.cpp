@@ -27,6 +27,7 @@ class PlanKey {
     add(static_cast<std::int64_t>(problem.recipe));
     add(static_cast<std::int64_t>(problem.accumulation));
     add(static_cast<std::int64_t>(problem.output_mode));
+    add(problem.num_splits);
     add(problem.bias.present() ? 1 : 0);
   }
 

@@ -19,10 +19,12 @@ constexpr std::array kGranularities = {ScaleGranularity::kNone, ScaleGranularity
                                        ScaleGranularity::kBlock128x128};
 constexpr std::array kInputTypes = {DType::kE4M3, DType::kE5M2};
 constexpr std::array kOutputTypes = {DType::kBF16, DType::kF16, DType::kF32};
-constexpr std::array kSchedules = {Schedule::kCooperative, Schedule::kPingpong};
+constexpr std::array kSchedules = {Schedule::kCooperative, Schedule::kPingpong,
+                                   Schedule::kStreamed};
 constexpr std::array kSums = {MainloopSum::kPromoted, MainloopSum::kFast};
 
 constexpr std::string_view kScaleType = "f32x";
+constexpr std::string_view kSplit = "split";
 constexpr std::string_view kAccumulate = "accumulate";
 constexpr std::string_view kBias = "bias";
 // No word of the grammar, so that a value outside its enum is refused when read back.
@@ -46,6 +48,7 @@ std::string_view schedule_word(Schedule schedule) {
   switch (schedule) {
     case Schedule::kCooperative: return "cooperative";
     case Schedule::kPingpong: return "pingpong";
+    case Schedule::kStreamed: return "streamed";
   }
   return kNoWord;
 }
@@ -73,7 +76,7 @@ constexpr Part kTile = {"the tile", "<tile_m>x<tile_n>x<tile_k>", "128x256x128"}
 constexpr Part kCluster = {"the cluster", "<cluster_m>x<cluster_n>", "2x1"};
 constexpr Part kStages = {"the stage count", "s<stages>", "s4"};
 constexpr Part kUnroll = {"the unrolling", "u<unroll_k>", "u4"};
-constexpr Part kSchedule = {"the schedule", "cooperative or pingpong", "cooperative"};
+constexpr Part kSchedule = {"the schedule", "cooperative, pingpong or streamed", "cooperative"};
 constexpr Part kRaster = {"the raster order", "alongn<raster_group_m>", "alongn8"};
 
 // Rules that take in more than one word, each with its fix.
@@ -85,8 +88,9 @@ constexpr std::string_view kBlockSumRule =
     "Write "
     "f32, or tensor, row or none as the scales of A and B.";
 constexpr std::string_view kFlagRule =
-    "; the raster order may be followed by accumulate, then bias, each at most once, and nothing "
-    "else. Remove it or put it in order.";
+    "; the raster order may be followed by split<number, from 2 on>, accumulate, then bias, each "
+    "at "
+    "most once, and nothing else. Remove it or put it in order.";
 
 // What a name has between two underscores, or nothing after its last word.
 struct Word {
@@ -262,8 +266,20 @@ class NameParser {
     return fail(refusal(part, word, range));
   }
 
+  // Whether the word is a number of splits; a wrong one is refused as no flag.
+  bool read_splits(const Word& word) {
+    std::string_view rest = word.text;
+    if (!rest.starts_with(kSplit)) return false;
+    rest.remove_prefix(kSplit.size());
+    int number = 0;
+    if (!take_number(rest, number) || !rest.empty() || number < 2) return false;
+    config_.num_splits = number;
+    return true;
+  }
+
   bool read_flags() {
     Word word = next();
+    if (read_splits(word)) word = next();
     config_.accumulates = word.text == kAccumulate;
     if (config_.accumulates) word = next();
     config_.has_bias = word.text == kBias;
@@ -285,7 +301,7 @@ class NameParser {
 std::string kernel_name(const GemmConfig& config) {
   // NOTE: this names every field, so a field that the name lacks does not compile.
   const auto& [a, b, d, recipe, sum, schedule, tile_m, tile_n, tile_k, cluster_m, cluster_n, stages,
-               unroll_k, raster_group_m, accumulates, has_bias] = config;
+               unroll_k, raster_group_m, accumulates, has_bias, num_splits] = config;
   const bool is_recipe = std::find(kRecipes.begin(), kRecipes.end(), recipe) != kRecipes.end();
   const std::string_view a_scale = is_recipe ? to_string(a_granularity(recipe)) : kNoWord;
   const std::string_view b_scale = is_recipe ? to_string(b_granularity(recipe)) : kNoWord;
@@ -316,6 +332,9 @@ std::string kernel_name(const GemmConfig& config) {
                  schedule_word(schedule),
                  "_alongn",
                  number(raster_group_m),
+                 num_splits != 1 ? "_" : "",
+                 num_splits != 1 ? kSplit : "",
+                 num_splits != 1 ? number(num_splits) : "",
                  accumulates ? "_" : "",
                  accumulates ? kAccumulate : "",
                  has_bias ? "_" : "",

@@ -26,8 +26,9 @@ namespace octavo {
 //   s<stages>
 //   u<unroll_k>
 //   tnt                               A and D row-major, B column-major
-//   cooperative|pingpong              the consumers share one tile | have one each
+//   cooperative|pingpong|streamed     two consumers share a tile | have one each | operands swapped
 //   alongn<raster_group_m>            neighbouring thread blocks go on along N
+//   [split<num_splits>]               from 2 on
 //   [accumulate]                      GemmConfig::accumulates
 //   [bias]                            GemmConfig::has_bias
 //
@@ -42,7 +43,7 @@ namespace octavo {
 //   octavo_sm90_gemm_1x128f32xe5m2_1x128f32xe4m3_f32_f32_128x128x128_1x2_s5_u4_tnt_cooperative_alongn8_accumulate
 //   octavo_sm90_gemm_rowf32xe4m3_rowf32xe4m3_f32fast_bf16_128x176x128_2x1_s5_u4_tnt_pingpong_alongn16
 //   octavo_sm90_gemm_tensorf32xe4m3_tensorf32xe5m2_f32fast_f16_128x256x128_2x1_s4_u2_tnt_cooperative_alongn8_bias
-//   octavo_sm90_gemm_nonef32xe4m3_nonef32xe4m3_f32fast_f32_128x128x128_1x1_s6_u1_tnt_cooperative_alongn1_accumulate_bias
+//   octavo_sm90_gemm_nonef32xe4m3_nonef32xe4m3_f32fast_f32_16x64x128_1x1_s11_u1_tnt_streamed_alongn8_split4_accumulate_bias
 //
 // So every field of GemmConfig is in the name and nothing else is, and a valid name is a C
 // identifier. For valid c and s: parse_kernel_name(kernel_name(c)) == c, and
@@ -51,7 +52,7 @@ namespace octavo {
 // Far above what any of the numbers can mean on Hopper; it bounds the name's length.
 inline constexpr int kMaxKernelNameNumber = 9999;
 
-// No valid name is longer: the longest has 139 bytes.
+// No valid name is longer: the longest has 149 bytes.
 inline constexpr std::size_t kMaxKernelNameBytes = 160;
 
 // A config outside the grammar (a number out of range, D in FP8, fast sums of block scales) gives

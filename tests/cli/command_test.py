@@ -264,7 +264,7 @@ class CommandTest(unittest.TestCase):
     def test_warmup(self):
         suite = {"suite": "small", "problems": [
             {"op": "gemm", "m": 64, "n": 256, "k": 256, "recipe": "row", "d_dtype": "bf16"},
-            {"op": "gemm", "m": 64, "n": 256, "k": 256, "splits": 2}]}
+            {"op": "gemm", "m": 64, "n": 256, "k": 2048, "splits": 9}]}
         components = {c["name"]: c["found"] for c in self.json_of("doctor")["cuda_components"]}
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "small.json")

@@ -54,7 +54,7 @@ class GpuCommandTest(unittest.TestCase):
             self.assertEqual((document["backend"], document["within_bound"]), ("cuda", True))
 
     def test_what_the_gpu_does_not_serve_runs_on_the_cpu_unless_named(self):
-        splits = ["run", "gemm", "--splits", 2]
+        splits = ["run", "gemm", "--k", 2048, "--splits", 9]
         self.assertEqual(self.json_of(*splits)["backend"], "cpu")
         self.assertEqual(self.json_of("run", "gemm", "--numerics", "emulated")["backend"], "cpu")
         self.assertEqual(self.json_of("run", "gemm", env={"OCTAVO_BACKEND": "cpu"})["backend"], "cpu")

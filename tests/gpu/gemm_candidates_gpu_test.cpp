@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda/gemm_launch.hpp"
@@ -113,6 +114,17 @@ TEST_F(GemmOnGpu, every_candidate_of_a_plan_gives_the_emulations_bits) {
         spec.output_mode = OutputMode::kAccumulate;
         spec.bias = true;
         expect_every_candidate_equal(spec, false);
+        // Few rows, streamed: every width of a tile, clusters of every kind of size, splits of
+        // unequal length, with and without something to add.
+        spec.k = 1000;
+        for (const auto& [m, num_splits] : {std::pair{5, 2}, {16, 1}, {30, 8}, {40, 3}, {130, 4}}) {
+          spec.m = m;
+          spec.num_splits = num_splits;
+          spec.bias = !spec.bias;
+          spec.output_mode = spec.bias ? OutputMode::kAccumulate : OutputMode::kOverwrite;
+          spec.scale = is_block_scaled(recipe) && m == 40 ? DType::kUE8M0 : DType::kF32;
+          expect_every_candidate_equal(spec, false);
+        }
       }
     }
   }

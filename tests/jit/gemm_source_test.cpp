@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <string>
@@ -18,17 +19,17 @@
 namespace octavo {
 namespace {
 
-// What the plan offers for a shape that allows every tile and cluster.
-std::vector<GemmConfig> planned(ScaleRecipe recipe, Accumulation accumulation, DType d,
-                                bool accumulates, bool has_bias) {
+// What the plan offers for `m` rows and N and K that allow every tile, cluster and split.
+std::vector<GemmConfig> planned(std::int64_t m, ScaleRecipe recipe, Accumulation accumulation,
+                                DType d, bool accumulates, bool has_bias) {
   const auto view = [](DType dtype, std::int64_t rows, std::int64_t cols) {
     return make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 20U), dtype, {rows, cols},
                      {DeviceKind::kCuda, 0});
   };
   GemmProblem problem;
-  problem.a = view(DType::kE4M3, 4096, 4096);
+  problem.a = view(DType::kE4M3, m, 4096);
   problem.b = view(DType::kE4M3, 4096, 4096);
-  problem.d = view(d, 4096, 4096);
+  problem.d = view(d, m, 4096);
   problem.recipe = recipe;
   problem.accumulation = accumulation;
   problem.output_mode = accumulates ? OutputMode::kAccumulate : OutputMode::kOverwrite;
@@ -51,9 +52,12 @@ std::vector<GemmConfig> all_configs() {
       for (const DType d : {DType::kBF16, DType::kF16, DType::kF32}) {
         for (const bool accumulates : {false, true}) {
           for (const bool has_bias : {false, true}) {
-            for (const GemmConfig& config :
-                 planned(recipe, accumulation, d, accumulates, has_bias)) {
-              configs.push_back(config);
+            for (const std::int64_t m : {8, 16, 32, 64, 128, 4096}) {
+              for (const GemmConfig& config :
+                   planned(m, recipe, accumulation, d, accumulates, has_bias)) {
+                // What is not streamed is the same for every M.
+                if (m == 4096 || config.schedule == Schedule::kStreamed) configs.push_back(config);
+              }
             }
           }
         }
@@ -76,10 +80,16 @@ TEST(GemmSource, planned_kernels_do_not_spill) {
     // Of every recipe, sum, schedule and tile the last, which has the most to add to its results.
     std::map<std::string, GemmConfig> heaviest;
     for (const GemmConfig& config : configs) {
-      if (config.d == DType::kF16 || config.cluster_m * config.cluster_n == 1) continue;
+      const bool is_streamed = config.schedule == Schedule::kStreamed;
+      if (config.d == DType::kF16) continue;
+      if (is_streamed ? config.tile_m < 64 || config.num_splits == 2
+                      : config.cluster_m * config.cluster_n == 1) {
+        continue;
+      }
       GemmConfig kind = config;
       kind.d = DType::kBF16;
       kind.stages = 1;
+      kind.num_splits = std::min(kind.num_splits, 2);
       kind.accumulates = kind.has_bias = false;
       heaviest.insert_or_assign(kernel_name(kind), config);
     }

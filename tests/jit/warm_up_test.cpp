@@ -57,7 +57,7 @@ TEST_F(WarmUp, compiles_each_kernel_once_and_reports_every_problem) {
   const GpuDescription gpu = h200();
   std::vector<GemmProblem> problems = {row_product(1024, 6144, 4096), row_product(1024, 6144, 4096),
                                        row_product(1024, 6144, 4096)};
-  problems[1].num_splits = 2;                                                         // refused
+  problems[1].num_splits = 9;                                                         // refused
   problems[2].a = transposed(unplaced(DType::kE4M3, {4096, 1024}, 1U << 20U), 0, 1);  // repacked
   const WarmUpReports reports = warm_up(problems, &gpu);
   ASSERT_EQ(reports.problems.size(), 3U);

@@ -2,6 +2,7 @@
 // Kernel names: both ways, over every enumerator, and against names that are nearly right.
 #include "naming/kernel_name.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,10 +17,10 @@
 namespace octavo {
 namespace {
 
-constexpr std::array kNumbers = {&GemmConfig::tile_m,    &GemmConfig::tile_n,
-                                 &GemmConfig::tile_k,    &GemmConfig::cluster_m,
-                                 &GemmConfig::cluster_n, &GemmConfig::stages,
-                                 &GemmConfig::unroll_k,  &GemmConfig::raster_group_m};
+constexpr std::array kNumbers = {
+    &GemmConfig::tile_m,    &GemmConfig::tile_n,         &GemmConfig::tile_k,
+    &GemmConfig::cluster_m, &GemmConfig::cluster_n,      &GemmConfig::stages,
+    &GemmConfig::unroll_k,  &GemmConfig::raster_group_m, &GemmConfig::num_splits};
 // Few digits in many lengths, so that numbers which run together would give equal names.
 constexpr std::array kSpread = {1, 2, 9, 10, 11, 12, 21, 99, 100, 111, 128, 256, 1111, 9998, 9999};
 constexpr int kRandomDraws = 24;
@@ -34,7 +35,8 @@ std::vector<GemmConfig> every_kind() {
              {ScaleRecipe::kNone, ScaleRecipe::kTensor, ScaleRecipe::kRow, ScaleRecipe::kBlock,
               ScaleRecipe::kBlock1d})
           for (const MainloopSum sum : {MainloopSum::kFast, MainloopSum::kPromoted})
-            for (const Schedule schedule : {Schedule::kCooperative, Schedule::kPingpong})
+            for (const Schedule schedule :
+                 {Schedule::kCooperative, Schedule::kPingpong, Schedule::kStreamed})
               for (const bool accumulates : {false, true})
                 for (const bool has_bias : {false, true}) {
                   if (is_block_scaled(recipe) && sum == MainloopSum::kFast) continue;
@@ -83,7 +85,8 @@ std::vector<std::string> names_to_mutate() {
        .stages = kMaxKernelNameNumber,
        .unroll_k = 1,
        .accumulates = true,
-       .has_bias = true}};
+       .has_bias = true},
+      {.schedule = Schedule::kStreamed, .accumulates = true, .num_splits = 4}};
   std::vector<std::string> names;
   names.reserve(configs.size());
   for (const GemmConfig& config : configs) names.push_back(kernel_name(config));
@@ -174,7 +177,7 @@ TEST(KernelName, RoundTripsAndIsUnique) {
     const auto [entry, is_new] = seen.emplace(name, config);
     ASSERT_TRUE(entry->second == config) << "two configs are named " << name;
   }
-  EXPECT_EQ(every_kind().size(), 2U * 2 * 3 * (3 * 2 + 2) * 2 * 2 * 2);
+  EXPECT_EQ(every_kind().size(), 2U * 2 * 3 * (3 * 2 + 2) * 3 * 2 * 2);
   EXPECT_GT(seen.size(), every_kind().size() * kNumbers.size());
 }
 
@@ -381,8 +384,11 @@ TEST(ParseKernelName, SaysWhereWhatTheRuleAndTheFix) {
             "as the scales of A and B.");
   EXPECT_EQ(refusal_of(name + "_bias_accumulate"),
             "kernel name: the word at byte 107 is \"accumulate\"; the raster order may be followed "
-            "by accumulate, then bias, each at most once, and nothing else. Remove it or put it in "
-            "order.");
+            "by split<number, from 2 on>, accumulate, then bias, each at most once, and nothing "
+            "else. Remove it or put it in order.");
+  for (const std::string_view split : {"_split1", "_split0", "_split02", "_split", "_split2x"}) {
+    EXPECT_THAT(refusal_of(name + std::string(split)), testing::HasSubstr("split<number, from 2"));
+  }
   EXPECT_EQ(refusal_of(std::string(161, 'x')),
             "kernel name: the text has 161 bytes; no kernel's name has more than 160. Pass one "
             "kernel's name and nothing else.");

@@ -86,9 +86,35 @@ TEST(GemmPlan, large_products_get_large_tiles_in_clusters_and_small_ones_fill_th
   const GemmPlan large = plan_gemm(block_problem(4096, 7168, 16384), kH200Multiprocessors);
   EXPECT_EQ(large.config.tile_m, 256);
   EXPECT_EQ(large.config.cluster_n, 2);
-  const GemmPlan small = plan_gemm(block_problem(64, 7168, 2048), kH200Multiprocessors);
+  const GemmPlan small = plan_gemm(block_problem(300, 2048, 2048), kH200Multiprocessors);
   EXPECT_EQ(small.config.tile_m, 128);
-  EXPECT_EQ(small.config.cluster_m * small.config.cluster_n, 1);
+}
+
+TEST(GemmPlan, few_rows_are_streamed_and_k_is_split_where_tiles_are_few) {
+  for (const std::int64_t m : {1, 16, 33, 64}) {
+    const GemmPlan wide = plan_gemm(block_problem(m, 28672, 4096), kH200Multiprocessors);
+    EXPECT_EQ(wide.config.schedule, Schedule::kStreamed);
+    EXPECT_EQ(wide.config.num_splits, 1);
+    EXPECT_GE(wide.config.tile_m, m);
+    const GemmPlan deep = plan_gemm(block_problem(m, 2048, 16384), kH200Multiprocessors);
+    EXPECT_EQ(deep.config.schedule, Schedule::kStreamed);
+    EXPECT_GT(deep.config.num_splits, 1);
+  }
+}
+
+// The caller's number of splits is part of the numerics: no plan has another.
+TEST(GemmPlan, given_splits_are_kept_whatever_the_number_of_rows) {
+  for (const std::int64_t m : {1, 64, 200, 4096}) {
+    for (const int splits : {1, 2, 3, 7, 8}) {
+      GemmProblem problem = block_problem(m, 1000, 2000);
+      problem.num_splits = splits;
+      EXPECT_TRUE(gemm_refusals(problem, {}).empty());
+      for (const GemmCandidate& candidate : gemm_candidates(problem, kH200Multiprocessors)) {
+        EXPECT_EQ(candidate.config.num_splits, splits);
+      }
+      EXPECT_EQ(plan_gemm(problem, kH200Multiprocessors).config.num_splits, splits);
+    }
+  }
 }
 
 // A consumer with a tile of its own hides the epilogue, which counts where K is short; what is
@@ -260,7 +286,7 @@ TEST(GemmPlan, refusals_name_the_argument_and_the_rule) {
     const std::vector<Reason> reasons = gemm_refusals(p, {});
     return reasons.size() == 1 ? to_string(reasons[0]) : "not one reason";
   };
-  problem.num_splits = 2;
+  problem.num_splits = 9;
   EXPECT_THAT(only_reason(problem), testing::HasSubstr("num_splits"));
   problem = block_problem(64, 256, 256);
   problem.b.dtype = DType::kBF16;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMaxProblems = 10000;
 constexpr Bounds<std::int64_t> kExtents{1, std::int64_t{1} << 24U};
 constexpr Bounds<std::int64_t> kBatches{0, std::int64_t{1} << 16U};
-constexpr Bounds<std::int64_t> kSplits{1, std::int64_t{1} << 17U};
+constexpr Bounds<std::int64_t> kSplits{0, std::int64_t{1} << 17U};
 constexpr Bounds<std::int64_t> kSeeds{0, std::numeric_limits<std::int64_t>::max()};
 
 class SuiteReader {

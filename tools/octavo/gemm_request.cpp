@@ -17,7 +17,7 @@ namespace {
 // Limits of the command, not of the library: beyond them a typing error is likelier than a wish.
 constexpr Bounds<std::int64_t> kExtentBounds{0, std::int64_t{1} << 24};
 constexpr Bounds<std::int64_t> kBatchBounds{0, std::int64_t{1} << 16};
-constexpr Bounds<std::int64_t> kSplitBounds{1, std::int64_t{1} << 17};
+constexpr Bounds<std::int64_t> kSplitBounds{0, std::int64_t{1} << 17};
 constexpr Bounds<std::int64_t> kSeedBounds{0, std::numeric_limits<std::int64_t>::max()};
 constexpr Bounds<std::int64_t> kThreadBounds{0, 4096};
 
@@ -57,7 +57,8 @@ void add_gemm_options(CLI::App& verb, GemmRequest& request) {
            "How partial sums are kept");
   verb.add_flag("--bias", request.bias, "Add a random bias");
   verb.add_flag("--accumulate", request.accumulate, "Add to a random D instead of overwriting it");
-  add_integer(verb, "--splits", request.num_splits, kSplitBounds, "Parts that K is cut into");
+  add_integer(verb, "--splits", request.num_splits, kSplitBounds,
+              "Parts that K is cut into; 0: the back end chooses");
   add_enum(verb, "--data", request.data, kDistributions, "Distribution of the random data");
   add_integer(verb, "--seed", request.seed, kSeedBounds, "Seed of the random data");
 }

@@ -40,7 +40,7 @@ struct GemmRequest {
   Accumulation accumulation = Accumulation::kPromoted;
   bool bias = false;
   bool accumulate = false;
-  std::int64_t num_splits = 1;
+  std::int64_t num_splits = 0;
   Distribution data = Distribution::kGaussian;
   std::int64_t seed = 1;
 };

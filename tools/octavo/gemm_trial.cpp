@@ -157,9 +157,10 @@ GemmCheck check_result(const GemmRequest& request, const GemmOperands& operands,
 
   if (on_gpu) {
     HostTensor like = d;  // for its shape
-    const HostTensor emulated =
-        rows_on_cpu(make_problem(request, operands, like, d_scale), operands.added, step,
-                    request.d_dtype, cpu_execution(how, Numerics::kEmulated));
+    GemmProblem same = make_problem(request, operands, like, d_scale);
+    same.num_splits = report.num_splits;
+    const HostTensor emulated = rows_on_cpu(same, operands.added, step, request.d_dtype,
+                                            cpu_execution(how, Numerics::kEmulated));
     check.different_from_emulation =
         compare(rows_of(d.view(), step), emulated.view()).num_different_bits;
     check.within = check.within && check.different_from_emulation == 0;

@@ -91,7 +91,9 @@ class ShapeRun {
   void prepare_octavo(Contender& contender) {
     const ContenderKind& kind = *contender.kind;
     contender.enqueue = [this, &kind](const InputSet& set) { (void)octavo_product(set, kind); };
-    contender.kernel = octavo_product(sets_.front(), kind).kernel;
+    const GemmReport report = octavo_product(sets_.front(), kind);
+    contender.kernel = report.kernel;
+    contender.num_splits = report.num_splits;
     gpu_.wait();
   }
 
@@ -207,7 +209,8 @@ class ShapeRun {
     contender.error = {{"relative_frobenius", metrics.relative_frobenius},
                        {"num_compared", metrics.num_elements}};
     if (kind.maker == Maker::kOctavo) {
-      const std::vector<std::uint16_t> expected = sample_.emulated(kind.recipe, kind.accumulation);
+      const std::vector<std::uint16_t> expected =
+          sample_.emulated(kind.recipe, kind.accumulation, contender.num_splits);
       const std::int64_t num_different = count_different(got, expected);
       contender.error["num_different_from_emulation"] = num_different;
       contender.error["num_compared_with_emulation"] = expected.size();
@@ -306,7 +309,7 @@ std::vector<BenchShape> shapes_of(const BenchSuite& suite, const std::string& wh
     if (request.batch != 0) refuse(where, "a batch");
     if (request.bias) refuse(where, "a bias");
     if (request.accumulate) refuse(where, "an output to add to");
-    if (request.num_splits != 1) refuse(where, "splits");
+    if (request.num_splits > 1) refuse(where, "splits");
     if (suite.problems[i].numerics != Numerics::kDefault) refuse(where, "numerics");
     const BenchShape shape{request.m, request.n, request.k};
     const bool known_already = std::find(shapes.begin(), shapes.end(), shape) != shapes.end();

@@ -214,10 +214,10 @@ class SampledProduct {
   [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(rows_.size()); }
 
   // What the Hopper tensor core gives, BF16.
-  [[nodiscard]] std::vector<std::uint16_t> emulated(ScaleRecipe recipe,
-                                                    Accumulation accumulation) const {
+  [[nodiscard]] std::vector<std::uint16_t> emulated(ScaleRecipe recipe, Accumulation accumulation,
+                                                    int num_splits) const {
     std::vector<std::uint16_t> d(static_cast<std::size_t>(num_rows() * num_columns_));
-    compute(recipe, accumulation, Numerics::kEmulated, num_columns_,
+    compute(recipe, accumulation, Numerics::kEmulated, num_splits, num_columns_,
             make_view(static_cast<void*>(d.data()), DType::kBF16, {num_rows(), num_columns_}));
     return d;
   }
@@ -228,7 +228,7 @@ class SampledProduct {
     std::vector<float> reference(static_cast<std::size_t>(num_rows() * columns));
     const MutableTensorView sums =
         make_view(static_cast<void*>(reference.data()), DType::kF32, {num_rows(), columns});
-    compute(recipe, Accumulation::kPromoted, Numerics::kReference, columns, sums);
+    compute(recipe, Accumulation::kPromoted, Numerics::kReference, 1, columns, sums);
     TensorView got =
         make_view(static_cast<const void*>(d.data()), DType::kBF16, {num_rows(), num_columns_});
     got.shape[1] = columns;
@@ -248,13 +248,14 @@ class SampledProduct {
   }
 
  private:
-  void compute(ScaleRecipe recipe, Accumulation accumulation, Numerics numerics,
+  void compute(ScaleRecipe recipe, Accumulation accumulation, Numerics numerics, int num_splits,
                std::int64_t columns, const MutableTensorView& d) const {
     const BenchShape shape = host_.shape();
     const std::int64_t k_blocks = num_scale_blocks(shape.k);
     const ScalePair& scales = host_.scales_of(recipe);
     const auto constant = [](const auto* data) { return static_cast<const void*>(data); };
     GemmProblem problem;
+    problem.num_splits = num_splits;
     problem.a = make_view(constant(a_.data()), DType::kE4M3, {num_rows(), shape.k});
     problem.b = make_view(constant(host_.b().data() + first_column_ * shape.k), DType::kE4M3,
                           {columns, shape.k});

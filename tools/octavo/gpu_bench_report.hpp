@@ -59,7 +59,8 @@ struct Contender {
   Json error = nullptr;
   std::unique_ptr<measure::Graph> graph;
   std::int64_t num_replays = 1;  // a window
-  std::vector<double> us;        // a product, each window's mean
+  int num_splits = 1;
+  std::vector<double> us;  // a product, each window's mean
   std::vector<measure::TimeWindow> windows;
 };
 

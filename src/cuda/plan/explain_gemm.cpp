@@ -24,7 +24,7 @@ GemmCandidateReport report_of(const GemmCandidate& candidate) {
   report.cluster_n = config.cluster_n;
   report.stages = config.stages;
   report.shared_bytes = gemm_shared_memory(config).total_bytes;
-  report.num_threads = kGemmThreads;
+  report.num_threads = num_threads(config);
   report.waves = candidate.waves;
   report.tile_cycles = candidate.tile_cycles;
   report.estimated_cycles = candidate.estimated_cycles;

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/contract/smem_bytes.hpp"
 
@@ -19,6 +21,8 @@ namespace {
 // Shared memory of one thread block on compute capability 9.0 (CUDA C++ programming guide, table of
 // technical specifications): 227 KiB.
 constexpr int kMaxSharedBytes = 227 * 1024;
+// Of each of two on one multiprocessor: half of 228 KiB less the system's 1 KiB.
+constexpr int kMaxSharedBytesOfTwo = 113 * 1024;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
@@ -130,6 +134,7 @@ struct TileShape {
   int cluster_m;
   int cluster_n;
   int stages;  // 0: as many as fit
+  int num_splits = 1;
 };
 constexpr int kAllStages = 0;
 
@@ -145,6 +150,74 @@ constexpr std::array kFastShapes = {
     TileShape{Schedule::kPingpong, 128, 176, 2, 1, kAllStages},
     TileShape{Schedule::kCooperative, 128, 128, 2, 1, kAllStages},
 };
+
+// A product is streamed if its rows of A are few enough that reading B is what takes time, or if K
+// is split.
+constexpr std::int64_t kMaxStreamedRows = 256;
+constexpr int kMaxSplits = 8;  // thread blocks of a portable cluster
+
+std::vector<TileShape> streamed_shapes(const GemmProblem& problem, const Extents& e) {
+  std::vector<TileShape> shapes;
+  const bool automatic = problem.num_splits == kAutomaticSplits;
+  if (e.m > kMaxStreamedRows && (automatic || problem.num_splits == 1)) return shapes;
+  constexpr int kLargestTile = 128;
+  int tile_m = 8;  // the narrowest wgmma
+  while (tile_m < e.m && tile_m < kLargestTile) tile_m *= 2;
+  const std::int64_t k_blocks = ceil_div(e.k, kScaleBlock);
+  for (const int tile_n : {64, 128}) {
+    // Sums of 128 x 128 need all registers of a multiprocessor for one thread block.
+    if (tile_m * tile_n > 64 * 128) continue;
+    for (int splits = 1; splits <= kMaxSplits; ++splits) {
+      const bool is_power_of_two = (splits & (splits - 1)) == 0;
+      if (automatic ? !is_power_of_two || splits > k_blocks : splits != problem.num_splits)
+        continue;
+      shapes.push_back({Schedule::kStreamed, tile_m, tile_n, 1, 1, kAllStages, splits});
+    }
+  }
+  return shapes;
+}
+
+// K-blocks of a streamed product of which one is multiplied while another is promoted: as many as
+// registers allow for two thread blocks on a multiprocessor.
+int streamed_unroll(const GemmConfig& config) {
+  const int registers_of_block = streamed_part_rows(config) / 2;
+  if (registers_of_block <= 16) return 4;
+  return streamed_consumers(config) == 1 ? 2 : 1;
+}
+
+// PERF: measured on an H200 (docs/experiments.md, "Few rows"): what limits a streamed product, in
+// cycles of 1.75 GHz.
+constexpr double kStreamedCyclesPerMicrosecond = 1750;
+GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_multiprocessors) {
+  constexpr double kCyclesPerRow = 2.8;      // TMA: 128 bytes to one multiprocessor
+  constexpr double kBytesPerCycle = 2457;    // memory to all of them
+  constexpr double kStart = 5200;            // until the first tile is there, and the last stored
+  constexpr double kShareableBlocks = 0.9;   // clusters of more than two do not fill the GPU
+  constexpr double kStoreCyclesPerRow = 16;  // of a tile, while the other thread block reads on
+  GemmCandidate candidate{.config = config};
+  const auto tiles =
+      static_cast<double>(ceil_div(e.m, config.tile_m) * ceil_div(e.n, config.tile_n));
+  const int splits = config.num_splits;
+  const auto k_blocks = static_cast<double>(ceil_div(ceil_div(e.k, kScaleBlock), splits));
+  const double blocks =
+      blocks_per_multiprocessor(config) * num_multiprocessors * (splits > 2 ? kShareableBlocks : 1);
+  const double slots = std::max(1.0, std::floor(blocks / splits));
+  const double rows = config.tile_m + config.tile_n;
+  // From a stage's arrival to its release, one K-block after the other.
+  const double chain = std::max(kCyclesPerRow * rows, 400.0 + 2.0 * config.tile_m);
+  const double sharing = (splits - 1) * 0.5 * config.tile_m * config.tile_n;
+  candidate.waves = static_cast<std::int64_t>(std::ceil(tiles / slots));
+  candidate.tile_cycles = k_blocks * chain + kStoreCyclesPerRow * config.tile_m + sharing;
+  const double busiest = static_cast<double>(candidate.waves) * candidate.tile_cycles;
+  const double loads =
+      std::ceil(tiles * splits / num_multiprocessors) * k_blocks * rows * kCyclesPerRow;
+  const double bytes = static_cast<double>(e.k) * static_cast<double>(e.m + e.n) +
+                       2.0 * static_cast<double>(e.m) * static_cast<double>(e.n);
+  candidate.estimated_cycles =
+      kStart + std::max({busiest, loads + sharing, bytes / kBytesPerCycle + sharing});
+  candidate.microseconds = candidate.estimated_cycles / kStreamedCyclesPerMicrosecond;
+  return candidate;
+}
 
 // PERF: measured on an H200 (docs/experiments.md): the share of the tensor pipe that a main loop
 // keeps busy, and cycles that a tile takes beside it.
@@ -189,6 +262,14 @@ std::string unsuitable(const GemmConfig& config, const Extents& e) {
         "a thread's share of {}x{} F32 results, their scales and what is added would spill",
         config.tile_m, config.tile_n);
   }
+  if (config.schedule == Schedule::kStreamed && config.num_splits == 1 &&
+      streamed_consumers(config) > 1 && streamed_part_rows(config) == kWarpGroupRows &&
+      config.recipe == ScaleRecipe::kRow && config.sum == MainloopSum::kFast &&
+      config.d == DType::kF32 && config.accumulates && config.has_bias) {
+    return fmt::format(
+        "a thread's share of {}x{} F32 results, their scales and what is added would spill",
+        config.tile_m, config.tile_n);
+  }
   if (config.schedule == Schedule::kPingpong && adds) {
     return fmt::format("a thread's share of {} columns and what is added to them would spill",
                        config.tile_n);
@@ -210,9 +291,12 @@ std::vector<Reason> gemm_refusals(const GemmProblem& problem, const Execution& e
   }
   refuse_operand("a", problem.a, reasons);
   refuse_operand("b", problem.b, reasons);
-  if (problem.num_splits != 1) {
-    reasons.push_back({"numerics", "num_splits", std::to_string(problem.num_splits),
-                       "1: this version's kernels add all of K in one piece"});
+  if (problem.num_splits > kMaxSplits) {
+    reasons.push_back(
+        {"numerics", "num_splits", std::to_string(problem.num_splits),
+         fmt::format("from 1 to {}, or {}: the thread blocks of a cluster have a part "
+                     "of K each",
+                     kMaxSplits, kAutomaticSplits)});
   }
   const Extents e = extents_of(problem);
   constexpr std::int64_t kMaxExtent = std::numeric_limits<std::int32_t>::max() - 1024;
@@ -246,15 +330,23 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
     config.tile_n = shape.tile_n;
     config.cluster_m = cluster_m;
     config.cluster_n = cluster_n;
+    config.num_splits = shape.num_splits;
+    const bool is_streamed = shape.schedule == Schedule::kStreamed;
+    if (is_streamed) config.unroll_k = streamed_unroll(config);
     config.stages = shape.stages;
     if (shape.stages == kAllStages) {
+      const int most = is_streamed ? kMaxSharedBytesOfTwo : kMaxSharedBytes;
       do {
         ++config.stages;
-      } while (gemm_shared_memory(config).total_bytes <= kMaxSharedBytes);
+      } while (gemm_shared_memory(config).total_bytes <= most);
       --config.stages;
     }
     if (std::string reason = unsuitable(config, e); !reason.empty()) {
       if (refused != nullptr) refused->push_back({config, std::move(reason)});
+      return;
+    }
+    if (is_streamed) {
+      candidates.push_back(streamed_cost(config, e, num_multiprocessors));
       return;
     }
     const int cluster = cluster_m * cluster_n;
@@ -277,14 +369,19 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
       consider(shape, 1, 1);
     }
   };
-  if (base.sum == MainloopSum::kFast) {
-    consider_all(kFastShapes);
-  } else {
-    consider_all(kPromotedShapes);
+  if (problem.num_splits <= 1) {
+    if (base.sum == MainloopSum::kFast) {
+      consider_all(kFastShapes);
+    } else {
+      consider_all(kPromotedShapes);
+    }
+  }
+  for (const TileShape& shape : streamed_shapes(problem, e)) {
+    consider(shape, shape.cluster_m, shape.cluster_n);
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const GemmCandidate& x, const GemmCandidate& y) {
-                     return x.estimated_cycles < y.estimated_cycles;
+                     return x.microseconds < y.microseconds;
                    });
   return candidates;
 }
