@@ -15,16 +15,19 @@
 namespace octavo {
 
 // One kernel that could serve the product, and what the cost model makes of it:
-// estimated_us = waves * tile_cycles / 1,300 MHz, the clock that an H200 sustains under this load
-// at its power limit; a wave is one tile for every multiprocessor.
+// estimated_cycles = waves * tile_cycles at 1,300 MHz, the clock that an H200 sustains under this
+// load at its power limit; a wave is one tile for every multiprocessor. A streamed kernel (few rows
+// of A) takes the longest of that, the loads of the busiest multiprocessor and the memory's time,
+// and a start and an end, at 1,750 MHz.
 struct GemmCandidateReport {
   std::string kernel;
   int tile_m = 0;
   int tile_n = 0;
   int tile_k = 0;
-  int cluster_m = 0;  // thread blocks that share a tile of B
-  int cluster_n = 0;  // thread blocks that share a tile of A
-  int stages = 0;     // of the pipeline from global to shared memory
+  int cluster_m = 0;   // thread blocks that share a tile of B
+  int cluster_n = 0;   // thread blocks that share a tile of A
+  int num_splits = 1;  // parts of K
+  int stages = 0;      // of the pipeline from global to shared memory
   int shared_bytes = 0;
   int num_threads = 0;
   std::int64_t waves = 0;

@@ -82,7 +82,7 @@ TEST(GemmSource, planned_kernels_do_not_spill) {
     for (const GemmConfig& config : configs) {
       const bool is_streamed = config.schedule == Schedule::kStreamed;
       if (config.d == DType::kF16) continue;
-      if (is_streamed ? config.tile_m < 64 || config.num_splits == 2
+      if (is_streamed ? config.tile_m < 32 || config.num_splits == 2
                       : config.cluster_m * config.cluster_n == 1) {
         continue;
       }

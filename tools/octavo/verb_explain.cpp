@@ -112,6 +112,7 @@ Json plan_json(const GemmExplanation& plan) {
     candidates.push_back({{"kernel", candidate.kernel},
                           {"tile", {candidate.tile_m, candidate.tile_n, candidate.tile_k}},
                           {"cluster", {candidate.cluster_m, candidate.cluster_n}},
+                          {"splits", candidate.num_splits},
                           {"stages", candidate.stages},
                           {"threads", candidate.num_threads},
                           {"shared_bytes", candidate.shared_bytes},
@@ -137,6 +138,7 @@ std::string plan_text(const GemmExplanation& plan) {
   if (!plan.candidates.empty()) {
     Table table({{"tile"},
                  {"cluster"},
+                 {"splits", Align::kRight},
                  {"stages", Align::kRight},
                  {"shared bytes", Align::kRight},
                  {"waves", Align::kRight},
@@ -147,14 +149,17 @@ std::string plan_text(const GemmExplanation& plan) {
     for (const GemmCandidateReport& candidate : plan.candidates) {
       table.add_row({fmt::format("{}x{}x{}", candidate.tile_m, candidate.tile_n, candidate.tile_k),
                      fmt::format("{}x{}", candidate.cluster_m, candidate.cluster_n),
-                     std::to_string(candidate.stages), std::to_string(candidate.shared_bytes),
-                     std::to_string(candidate.waves), fmt::format("{:.0f}", candidate.tile_cycles),
+                     std::to_string(candidate.num_splits), std::to_string(candidate.stages),
+                     std::to_string(candidate.shared_bytes), std::to_string(candidate.waves),
+                     fmt::format("{:.0f}", candidate.tile_cycles),
                      fmt::format("{:.0f}", candidate.estimated_cycles),
                      fmt::format("{:.1f}", candidate.estimated_us), candidate.kernel});
     }
     text +=
-        "\ncandidates, the choice first; cycles = waves x cycles a tile, us = cycles / 1,300 MHz, "
-        "the clock of a sustained load:\n" +
+        "\ncandidates, the choice first; cycles = waves x cycles a tile, at 1,300 MHz, the clock "
+        "of a "
+        "sustained load (streamed: what takes longest of that, the loads and the memory, and start "
+        "and end, at 1,750 MHz):\n" +
         table.to_text();
   }
   for (const RefusedCandidateReport& candidate : plan.refused_candidates) {

@@ -58,6 +58,11 @@ std::vector<std::string> describe(const GemmPlan& plan, const GemmProblem& probl
   }
   sentences.push_back(fmt::format("product: {}, about {:.0f} us", kernel_name(plan.config),
                                   plan.product_microseconds));
+  if (plan.config.num_splits > 1) {
+    sentences.push_back(fmt::format(
+        "k: in {} parts, {}, added in ascending order inside the product", plan.config.num_splits,
+        problem.num_splits == kAutomaticSplits ? "chosen here" : "as given"));
+  }
   if (plan.output == OutputPath::kFinished) {
     sentences.push_back(fmt::format(
         "d: f32 sums in workspace ({:.1f} MB), then rounded to {} and written: about {:.0f} us",

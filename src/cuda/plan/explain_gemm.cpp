@@ -22,6 +22,7 @@ GemmCandidateReport report_of(const GemmCandidate& candidate) {
   report.tile_k = config.tile_k;
   report.cluster_m = config.cluster_m;
   report.cluster_n = config.cluster_n;
+  report.num_splits = config.num_splits;
   report.stages = config.stages;
   report.shared_bytes = gemm_shared_memory(config).total_bytes;
   report.num_threads = num_threads(config);
