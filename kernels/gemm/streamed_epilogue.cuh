@@ -39,12 +39,15 @@ class StreamedEpilogue {
       for (int r = 0; r < 2; ++r) {
         b_scale[r] = row_scale(params_.b_scale, row_b + part_.b_row() + 8 * r, params_.n);
       }
+      int row = row_a + part_.a_row();
 #pragma unroll
       for (int group = 0; group < Part::a_rows / 8; ++group) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          const float a_scale =
-              row_scale(params_.a_scale, row_a + part_.a_row() + 8 * group + c, params_.m);
+          // PERF: one scale after the other; all of them at once, with their addresses, would
+          // spill.
+          asm volatile("" : "+r"(row), "+f"(total[group * 4]));
+          const float a_scale = row_scale(params_.a_scale, row + 8 * group + c, params_.m);
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
             float& value = total[group * 4 + r * 2 + c];

@@ -268,13 +268,6 @@ std::string unsuitable(const GemmConfig& config, const Extents& e) {
         "a thread's share of {}x{} F32 results, their scales and what is added would spill",
         config.tile_m, config.tile_n);
   }
-  if (config.schedule == Schedule::kStreamed && config.num_splits == 1 &&
-      streamed_consumers(config) > 1 && streamed_part_rows(config) == kWarpGroupRows &&
-      config.recipe == ScaleRecipe::kRow && config.sum == MainloopSum::kFast) {
-    return fmt::format(
-        "a thread's share of {}x{} F32 results, their scales and what is added would spill",
-        config.tile_m, config.tile_n);
-  }
   if (config.schedule == Schedule::kPingpong && adds) {
     return fmt::format("a thread's share of {} columns and what is added to them would spill",
                        config.tile_n);
