@@ -55,10 +55,11 @@ struct GemmProblem {
   // represents q * d_scale); absent means 1.
   TensorView d_scale;
   // Parts that K is cut into, 1 <= num_splits <= max(1, ceil(K/128)); their results are added in
-  // ascending order. Part of the numerics: other values give other bits. kAutomaticSplits takes
-  // the quickest for this M, N and K ("cpu": 1); the same problem always gets the same. With a
-  // number given here an element's bits depend on its row of A, its row of B and nothing else, so
-  // that a token's result is the same in a batch of any size (docs/numerics.md, "Splits").
+  // ascending order. Part of the numerics: other values give other bits. kAutomaticSplits leaves it
+  // to the back end: "cpu" takes 1; "cuda" a number that follows from M, N, K and the GPU, so that
+  // a row's bits may change with M. With a number given here they do not: a token has the same
+  // result in a batch of any size ("cpu" with kBlocked: from two rows on; docs/numerics.md,
+  // "Splits").
   int num_splits = kAutomaticSplits;
 };
 

@@ -144,7 +144,8 @@ class StreamedEpilogue {
       ++row;
       --column;
     }
-    // Rows are whole multiples of 16 bytes: both columns are inside or neither.
+    // Rows are whole multiples of 16 bytes: both columns are inside or neither. (F32 sums in the
+    // workspace have rows of any length in a stride of such multiples: one more is written.)
     if (row >= params_.m || column >= params_.n) return;
     const long long at = row * params_.output_stride + column;
     if constexpr (config.d == DType::kF32) {

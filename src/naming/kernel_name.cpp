@@ -89,8 +89,7 @@ constexpr std::string_view kBlockSumRule =
     "f32, or tensor, row or none as the scales of A and B.";
 constexpr std::string_view kFlagRule =
     "; the raster order may be followed by split<number, from 2 on>, accumulate, then bias, each "
-    "at "
-    "most once, and nothing else. Remove it or put it in order.";
+    "at most once, and nothing else. Remove it or put it in order.";
 
 // What a name has between two underscores, or nothing after its last word.
 struct Word {

@@ -282,6 +282,10 @@ TEST(ValidateGemm, Modes) {
   fp8_output.d = DType::kE4M3;
   EXPECT_THAT(refusal_of(fp8_output, [](auto& p) { p.output_mode = OutputMode::kAccumulate; }),
               HasSubstr("output_mode is accumulate and d has dtype e4m3"));
+  GemmData automatic(kPlain);
+  GemmProblem chosen = automatic.problem();
+  chosen.num_splits = kAutomaticSplits;
+  EXPECT_EQ(gemm(chosen, {.backend = "cpu"}).num_splits, 1);
   for (const int splits : {-1, 3}) {
     EXPECT_THAT(refusal_of(kPlain, [&](auto& p) { p.num_splits = splits; }),
                 AllOf(HasSubstr("num_splits is " + std::to_string(splits)),

@@ -20,8 +20,9 @@ namespace octavo {
 namespace {
 
 // What the plan offers for `m` rows and N and K that allow every tile, cluster and split.
-std::vector<GemmConfig> planned(std::int64_t m, ScaleRecipe recipe, Accumulation accumulation,
-                                DType d, bool accumulates, bool has_bias) {
+std::vector<GemmConfig> planned(std::int64_t m, int num_splits, ScaleRecipe recipe,
+                                Accumulation accumulation, DType d, bool accumulates,
+                                bool has_bias) {
   const auto view = [](DType dtype, std::int64_t rows, std::int64_t cols) {
     return make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 20U), dtype, {rows, cols},
                      {DeviceKind::kCuda, 0});
@@ -30,6 +31,7 @@ std::vector<GemmConfig> planned(std::int64_t m, ScaleRecipe recipe, Accumulation
   problem.a = view(DType::kE4M3, m, 4096);
   problem.b = view(DType::kE4M3, 4096, 4096);
   problem.d = view(d, m, 4096);
+  problem.num_splits = num_splits;
   problem.recipe = recipe;
   problem.accumulation = accumulation;
   problem.output_mode = accumulates ? OutputMode::kAccumulate : OutputMode::kOverwrite;
@@ -53,10 +55,14 @@ std::vector<GemmConfig> all_configs() {
         for (const bool accumulates : {false, true}) {
           for (const bool has_bias : {false, true}) {
             for (const std::int64_t m : {8, 16, 32, 64, 128, 4096}) {
-              for (const GemmConfig& config :
-                   planned(m, recipe, accumulation, d, accumulates, has_bias)) {
-                // What is not streamed is the same for every M.
-                if (m == 4096 || config.schedule == Schedule::kStreamed) configs.push_back(config);
+              for (const int num_splits : {1, 3, 8}) {
+                for (const GemmConfig& config :
+                     planned(m, num_splits, recipe, accumulation, d, accumulates, has_bias)) {
+                  // What is not streamed is the same for every M, and few M have tiles of 128.
+                  if ((m == 4096) != (config.schedule == Schedule::kStreamed)) {
+                    configs.push_back(config);
+                  }
+                }
               }
             }
           }
@@ -82,7 +88,7 @@ TEST(GemmSource, planned_kernels_do_not_spill) {
     for (const GemmConfig& config : configs) {
       const bool is_streamed = config.schedule == Schedule::kStreamed;
       if (config.d == DType::kF16) continue;
-      if (is_streamed ? config.tile_m < 32 || config.num_splits == 2
+      if (is_streamed ? config.tile_m < 32 || config.num_splits == 3
                       : config.cluster_m * config.cluster_n == 1) {
         continue;
       }

@@ -117,7 +117,7 @@ TEST(Explain, candidates_are_sorted_and_say_what_the_model_counts) {
   }
   EXPECT_FALSE(explanation.steps.empty());
   EXPECT_TRUE(explanation.refused_candidates.empty());
-  const GemmExplanation one_row = explain(row_product(64, 7168, 2048), h200());
+  const GemmExplanation one_row = explain(row_product(64, 28672, 2048), h200());
   ASSERT_FALSE(one_row.refused_candidates.empty());
   for (const RefusedCandidateReport& candidate : one_row.refused_candidates) {
     EXPECT_GT(candidate.cluster_m, 1);

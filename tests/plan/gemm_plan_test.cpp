@@ -43,6 +43,11 @@ GemmProblem block_problem(std::int64_t m, std::int64_t n, std::int64_t k) {
 // bytes (CUDA driver API, cuTensorMapEncodeTiled; PTX ISA, cp.async.bulk).
 void expect_places_that_the_hardware_takes(const GemmConfig& config) {
   const GemmSharedMemory memory = gemm_shared_memory(config);
+  if (config.schedule == Schedule::kStreamed) {
+    constexpr int kMaxSharedBytesOfTwo = 115712;  // 113 KiB
+    EXPECT_LE(memory.total_bytes, kMaxSharedBytesOfTwo);
+    EXPECT_LE(config.tile_m * config.tile_n * 4, memory.output) << "sums take the stages' place";
+  }
   EXPECT_LE(memory.total_bytes, kMaxSharedBytes);
   for (const int box_rows : {config.tile_m / config.cluster_n, config.tile_n / config.cluster_m}) {
     EXPECT_EQ(box_rows * kSwizzleBytes % kSwizzleAtomBytes, 0) << kernel_name(config);
@@ -64,19 +69,22 @@ TEST(GemmPlan, C34_candidates_fit_into_shared_memory_and_have_names_of_their_own
                                    ScaleRecipe::kBlock, ScaleRecipe::kBlock1d}) {
     for (const Accumulation accumulation : {Accumulation::kPromoted, Accumulation::kFast}) {
       if (is_block_scaled(recipe) && accumulation == Accumulation::kFast) continue;
-      GemmProblem problem = block_problem(4096, 7168, 2048);
-      problem.recipe = recipe;
-      problem.accumulation = accumulation;
-      const auto candidates = gemm_candidates(problem, kH200Multiprocessors);
-      ASSERT_FALSE(candidates.empty());
-      std::set<std::string> names;
-      for (const GemmCandidate& candidate : candidates) {
-        EXPECT_GE(candidate.config.stages, 3);
-        const std::string name = kernel_name(candidate.config);
-        EXPECT_TRUE(names.insert(name).second) << name;
-        ASSERT_TRUE(parse_kernel_name(name).ok()) << name;
-        EXPECT_EQ(parse_kernel_name(name).value(), candidate.config) << name;
-        expect_places_that_the_hardware_takes(candidate.config);
+      for (const std::int64_t m : {1, 16, 32, 64, 128, 4096}) {
+        GemmProblem problem = block_problem(m, 7168, 2048);
+        problem.recipe = recipe;
+        problem.accumulation = accumulation;
+        if (m == 64) problem.num_splits = 5;
+        const auto candidates = gemm_candidates(problem, kH200Multiprocessors);
+        ASSERT_FALSE(candidates.empty());
+        std::set<std::string> names;
+        for (const GemmCandidate& candidate : candidates) {
+          EXPECT_GE(candidate.config.stages, 3);
+          const std::string name = kernel_name(candidate.config);
+          EXPECT_TRUE(names.insert(name).second) << name;
+          ASSERT_TRUE(parse_kernel_name(name).ok()) << name;
+          EXPECT_EQ(parse_kernel_name(name).value(), candidate.config) << name;
+          expect_places_that_the_hardware_takes(candidate.config);
+        }
       }
     }
   }
@@ -100,6 +108,35 @@ TEST(GemmPlan, few_rows_are_streamed_and_k_is_split_where_tiles_are_few) {
     EXPECT_EQ(deep.config.schedule, Schedule::kStreamed);
     EXPECT_GT(deep.config.num_splits, 1);
   }
+}
+
+// The order of additions must not depend on what is done with the sum, nor on where it is stored.
+TEST(GemmPlan, automatic_splits_depend_on_the_shape_alone) {
+  std::set<int> seen;
+  for (const std::int64_t m : {1, 33, 64, 72, 200, 300}) {
+    for (const auto& [n, k] : {std::pair{17182, 4096}, {64, 2048}, {4096, 14336}}) {
+      const int splits = plan_gemm(block_problem(m, n, k), kH200Multiprocessors).config.num_splits;
+      seen.insert(splits);
+      for (const ScaleRecipe recipe : {ScaleRecipe::kTensor, ScaleRecipe::kRow}) {
+        for (const Accumulation accumulation : {Accumulation::kPromoted, Accumulation::kFast}) {
+          for (const DType d : {DType::kBF16, DType::kF32, DType::kE4M3}) {
+            for (const bool adds : {false, true}) {
+              GemmProblem problem = block_problem(m, n, k);
+              problem.recipe = recipe;
+              problem.accumulation = accumulation;
+              problem.d.dtype = d;
+              if (d == DType::kF32) problem.d.strides = {1, m};
+              if (adds)
+                problem.bias = make_view(problem.a.data, DType::kF32, {n}, problem.a.device);
+              if (adds && d != DType::kE4M3) problem.output_mode = OutputMode::kAccumulate;
+              EXPECT_EQ(plan_gemm(problem, kH200Multiprocessors).config.num_splits, splits);
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(seen.size(), 1U);
 }
 
 // The caller's number of splits is part of the numerics: no plan has another.

@@ -78,6 +78,7 @@ TEST(PreparedGemm, differs_in_everything_that_a_plan_depends_on) {
       [](GemmProblem& p) { p.recipe = ScaleRecipe::kNone; },
       [](GemmProblem& p) { p.accumulation = Accumulation::kFast; },
       [](GemmProblem& p) { p.output_mode = OutputMode::kAccumulate; },
+      [](GemmProblem& p) { p.num_splits = 2; },
       [](GemmProblem& p) { p.bias = make_view(p.a.data, DType::kF32, {512}, p.a.device); },
   };
   std::set<std::shared_ptr<const PreparedGemm>> seen;

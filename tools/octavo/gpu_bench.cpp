@@ -309,7 +309,7 @@ std::vector<BenchShape> shapes_of(const BenchSuite& suite, const std::string& wh
     if (request.batch != 0) refuse(where, "a batch");
     if (request.bias) refuse(where, "a bias");
     if (request.accumulate) refuse(where, "an output to add to");
-    if (request.num_splits > 1) refuse(where, "splits");
+    if (request.num_splits != kAutomaticSplits) refuse(where, "splits");
     if (suite.problems[i].numerics != Numerics::kDefault) refuse(where, "numerics");
     const BenchShape shape{request.m, request.n, request.k};
     const bool known_already = std::find(shapes.begin(), shapes.end(), shape) != shapes.end();

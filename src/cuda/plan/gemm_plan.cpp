@@ -156,23 +156,16 @@ constexpr std::array kFastShapes = {
 constexpr std::int64_t kMaxStreamedRows = 256;
 constexpr int kMaxSplits = 8;  // thread blocks of a portable cluster
 
-std::vector<TileShape> streamed_shapes(const GemmProblem& problem, const Extents& e) {
+std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
   std::vector<TileShape> shapes;
-  const bool automatic = problem.num_splits == kAutomaticSplits;
-  if (e.m > kMaxStreamedRows && (automatic || problem.num_splits == 1)) return shapes;
+  if (e.m > kMaxStreamedRows && num_splits == 1) return shapes;
   constexpr int kLargestTile = 128;
   int tile_m = 8;  // the narrowest wgmma
   while (tile_m < e.m && tile_m < kLargestTile) tile_m *= 2;
-  const std::int64_t k_blocks = ceil_div(e.k, kScaleBlock);
   for (const int tile_n : {64, 128}) {
     // Sums of 128 x 128 need all registers of a multiprocessor for one thread block.
     if (tile_m * tile_n > 64 * 128) continue;
-    for (int splits = 1; splits <= kMaxSplits; ++splits) {
-      const bool is_power_of_two = (splits & (splits - 1)) == 0;
-      if (automatic ? !is_power_of_two || splits > k_blocks : splits != problem.num_splits)
-        continue;
-      shapes.push_back({Schedule::kStreamed, tile_m, tile_n, 1, 1, kAllStages, splits});
-    }
+    shapes.push_back({Schedule::kStreamed, tile_m, tile_n, 1, 1, kAllStages, num_splits});
   }
   return shapes;
 }
@@ -190,7 +183,7 @@ int streamed_unroll(const GemmConfig& config) {
 // cycles of 1.75 GHz.
 constexpr double kStreamedCyclesPerMicrosecond = 1750;
 GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_multiprocessors) {
-  constexpr double kCyclesPerRow = 2.8;      // TMA: 128 bytes to one multiprocessor
+  constexpr double kCyclesPerRow = 2.8;      // TMA: 128 bytes to one multiprocessor; 3.2 alone
   constexpr double kBytesPerCycle = 2457;    // memory to all of them
   constexpr double kStart = 5200;            // until the first tile is there, and the last stored
   constexpr double kShareableBlocks = 0.9;   // clusters of more than two do not fill the GPU
@@ -246,12 +239,30 @@ TileCost tile_cost(const GemmConfig& config) {
   return cost;
 }
 
+GemmCandidate tiled_cost(const GemmConfig& config, const Extents& e, int num_multiprocessors) {
+  GemmCandidate candidate{.config = config};
+  const int cluster = config.cluster_m * config.cluster_n;
+  const std::int64_t tiles = round_up(ceil_div(e.m, config.tile_m), config.cluster_m) *
+                             round_up(ceil_div(e.n, config.tile_n), config.cluster_n);
+  candidate.waves = ceil_div(tiles, num_multiprocessors / cluster * cluster);
+  constexpr double kMacsPerCycle = 4096;  // FP8, one multiprocessor
+  const TileCost cost = tile_cost(config);
+  candidate.tile_cycles = static_cast<double>(config.tile_m) * config.tile_n *
+                              static_cast<double>(round_up(e.k, kScaleBlock)) / kMacsPerCycle /
+                              cost.loop +
+                          cost.overhead;
+  candidate.estimated_cycles = static_cast<double>(candidate.waves) * candidate.tile_cycles;
+  candidate.microseconds = candidate.estimated_cycles / kCyclesPerMicrosecond;
+  return candidate;
+}
+
 // Why a kernel of this config is not considered; empty if it is.
 std::string unsuitable(const GemmConfig& config, const Extents& e) {
   // PERF: 40 us where a streamed kernel took 31 (16 x 28672 x 4096, H200).
   constexpr std::int64_t kFewRows = 32;
   if (config.schedule != Schedule::kStreamed && e.m <= kFewRows) {
-    return fmt::format("M={}: three quarters of a tile's rows would lie behind the end", e.m);
+    return fmt::format("M={}: three quarters of a tile's rows or more would lie behind the end",
+                       e.m);
   }
   if (e.m <= (config.cluster_m - 1) * std::int64_t{config.tile_m}) {
     return fmt::format("M={} is one row of tiles: a cluster of {} has nothing to share", e.m,
@@ -273,6 +284,44 @@ std::string unsuitable(const GemmConfig& config, const Extents& e) {
                        config.tile_n);
   }
   return {};
+}
+
+void set_shape(const TileShape& shape, int cluster_m, int cluster_n, GemmConfig& config) {
+  config.schedule = shape.schedule;
+  config.tile_m = shape.tile_m;
+  config.tile_n = shape.tile_n;
+  config.cluster_m = cluster_m;
+  config.cluster_n = cluster_n;
+  config.num_splits = shape.num_splits;
+}
+
+GemmCandidate priced(const GemmConfig& config, const Extents& e, int num_multiprocessors) {
+  return config.schedule == Schedule::kStreamed ? streamed_cost(config, e, num_multiprocessors)
+                                                : tiled_cost(config, e, num_multiprocessors);
+}
+
+// What kAutomaticSplits means. Of M, N, K and the GPU alone: a bias, a layout or a recipe must not
+// change the order in which products are added. So it asks for one recipe and sum for all of them.
+int automatic_splits(const Extents& e, int num_multiprocessors) {
+  GemmCandidate best;
+  best.microseconds = std::numeric_limits<double>::infinity();
+  const auto consider = [&](const TileShape& shape, int cluster_m, int cluster_n) {
+    GemmConfig config;  // block, promoted
+    set_shape(shape, cluster_m, cluster_n, config);
+    if (!unsuitable(config, e).empty()) return;
+    const GemmCandidate candidate = priced(config, e, num_multiprocessors);
+    if (candidate.microseconds < best.microseconds) best = candidate;
+  };
+  for (const TileShape& shape : kPromotedShapes) {
+    consider(shape, shape.cluster_m, shape.cluster_n);
+    consider(shape, 1, 1);
+  }
+  const std::int64_t k_blocks = ceil_div(e.k, kScaleBlock);
+  for (int splits = 1; splits <= kMaxSplits && splits <= k_blocks && e.m <= kMaxStreamedRows;
+       splits *= 2) {
+    for (const TileShape& shape : streamed_shapes(e, splits)) consider(shape, 1, 1);
+  }
+  return best.config.num_splits;
 }
 
 }  // namespace
@@ -321,14 +370,8 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
 
   std::vector<GemmCandidate> candidates;
   const auto consider = [&](const TileShape& shape, int cluster_m, int cluster_n) {
-    GemmCandidate candidate{.config = base};
-    GemmConfig& config = candidate.config;
-    config.schedule = shape.schedule;
-    config.tile_m = shape.tile_m;
-    config.tile_n = shape.tile_n;
-    config.cluster_m = cluster_m;
-    config.cluster_n = cluster_n;
-    config.num_splits = shape.num_splits;
+    GemmConfig config = base;
+    set_shape(shape, cluster_m, cluster_n, config);
     const bool is_streamed = shape.schedule == Schedule::kStreamed;
     if (is_streamed) config.unroll_k = streamed_unroll(config);
     config.stages = shape.stages;
@@ -343,23 +386,7 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
       if (refused != nullptr) refused->push_back({config, std::move(reason)});
       return;
     }
-    if (is_streamed) {
-      candidates.push_back(streamed_cost(config, e, num_multiprocessors));
-      return;
-    }
-    const int cluster = cluster_m * cluster_n;
-    const std::int64_t tiles = round_up(ceil_div(e.m, config.tile_m), cluster_m) *
-                               round_up(ceil_div(e.n, config.tile_n), cluster_n);
-    candidate.waves = ceil_div(tiles, num_multiprocessors / cluster * cluster);
-    constexpr double kMacsPerCycle = 4096;  // FP8, one multiprocessor
-    const TileCost cost = tile_cost(config);
-    candidate.tile_cycles = static_cast<double>(config.tile_m) * config.tile_n *
-                                static_cast<double>(round_up(e.k, kScaleBlock)) / kMacsPerCycle /
-                                cost.loop +
-                            cost.overhead;
-    candidate.estimated_cycles = static_cast<double>(candidate.waves) * candidate.tile_cycles;
-    candidate.microseconds = candidate.estimated_cycles / kCyclesPerMicrosecond;
-    candidates.push_back(candidate);
+    candidates.push_back(priced(config, e, num_multiprocessors));
   };
   const auto consider_all = [&](std::span<const TileShape> shapes) {
     for (const TileShape& shape : shapes) {
@@ -367,14 +394,17 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
       consider(shape, 1, 1);
     }
   };
-  if (problem.num_splits <= 1) {
+  const int num_splits = problem.num_splits == kAutomaticSplits
+                             ? automatic_splits(e, num_multiprocessors)
+                             : problem.num_splits;
+  if (num_splits == 1) {
     if (base.sum == MainloopSum::kFast) {
       consider_all(kFastShapes);
     } else {
       consider_all(kPromotedShapes);
     }
   }
-  for (const TileShape& shape : streamed_shapes(problem, e)) {
+  for (const TileShape& shape : streamed_shapes(e, num_splits)) {
     consider(shape, shape.cluster_m, shape.cluster_n);
   }
   std::stable_sort(candidates.begin(), candidates.end(),
