@@ -23,8 +23,7 @@ struct ScaleParams {
 struct GemmParams {
   TensorMap a;  // [m, k], box tile_m / cluster_n rows of 128 bytes, 128-byte swizzle
   TensorMap b;  // [n, k], box tile_n / cluster_m rows
-  TensorMap
-      d;  // [m, n], box 64 rows of 128 bytes; unused if stores_directly, and by streamed kernels
+  TensorMap d;  // [m, n], box 64 rows of 128 bytes; unused if stores_directly or streamed
   ScaleParams a_scale;
   ScaleParams b_scale;
   void* output;

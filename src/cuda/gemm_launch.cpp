@@ -279,7 +279,7 @@ class Launcher {
     params.output = to_sums ? sums : const_cast<void*>(d.data);
     params.output_stride = to_sums ? plan_.sums_stride : d.strides[0];
     params.stores_directly = plan_.stores_directly ? 1 : 0;
-    if (!plan_.stores_directly) {
+    if (!plan_.stores_directly && config.schedule != Schedule::kStreamed) {
       // As for operands: a single row's stride may be anything.
       constexpr std::int64_t kAnyStride = 16;
       const std::int64_t stride = params.m == 1
