@@ -9,6 +9,7 @@
 #include "octavo/error.hpp"
 #include "octavo/explain.hpp"
 #include "octavo/gemm.hpp"
+#include "octavo/grouped_gemm.hpp"
 #include "octavo/metrics.hpp"
 #include "octavo/quantize.hpp"
 #include "octavo/runtime.hpp"

@@ -23,6 +23,13 @@ enum class Schedule : unsigned char {
                  // passes through at the rate of the memory; K can be split over a cluster
 };
 
+// What one launch multiplies.
+enum class Grouping : unsigned char {
+  kNone,      // one product
+  kRows,      // groups of rows of A with a matrix B each; device memory says where they end
+  kProducts,  // several products, each with all of its arguments to itself
+};
+
 struct GemmConfig {
   // E4M3 or E5M2.
   DType a = DType::kE4M3;
@@ -53,6 +60,7 @@ struct GemmConfig {
   bool has_bias = false;
   // Streamed: parts of K, each for a thread block of a cluster. Part of the numerics.
   int num_splits = 1;
+  Grouping grouping = Grouping::kNone;
 
   friend constexpr bool operator==(const GemmConfig&, const GemmConfig&) = default;
 };

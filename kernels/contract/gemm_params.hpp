@@ -2,6 +2,7 @@
 // Every run-time argument of a GEMM kernel, once, for host and device.
 #pragma once
 
+#include "kernels/contract/gemm_config.hpp"
 #include "kernels/contract/rasterization.hpp"
 
 namespace octavo {
@@ -9,6 +10,13 @@ namespace octavo {
 // A CUtensorMap as the driver encodes it.
 struct alignas(64) TensorMap {
   unsigned char bytes[128];
+};
+
+// How the scales of block recipes get to shared memory.
+enum class ScalePath : unsigned char {
+  kBulk,    // F32, neighbouring rows adjacent, whole vectors: with the tiles. (Not streamed.)
+  kCopy,    // F32 in any strides: by a warp of their own
+  kDecode,  // UE8M0: by that warp, too
 };
 
 // Scales of one operand, F32 or UE8M0, in any strides (in elements).
@@ -34,8 +42,50 @@ struct GemmParams {
   int n;
   int k;
   Rasterization raster;
+  ScalePath scale_path;           // the same for all products of a launch
   unsigned char bias_dtype;       // a DType
   unsigned char stores_directly;  // 1: element by element, for outputs that TMA cannot write
 };
+
+// Grouping::kRows. Group g multiplies rows of A by matrix g of B. The rows of all groups follow one
+// another, or each group has a matrix of its own in A and D. What a list in device memory says is
+// cut off at the bounds that it must obey: nothing outside of A and D is touched.
+struct GroupedGemmParams {
+  // Its maps are of 3-D tensors, [groups or 1, rows, columns]; m: rows of A, or of each of its
+  // matrices; its addresses and those of scales: group 0's.
+  GemmParams gemm;
+  const int* ends;  // [num_groups]: the row behind each group's last; null: a matrix to each group
+  const int* rows;  // [num_groups]: how many of its rows count, from the first; null: all of them
+  int num_groups;
+  // From one group to the next; 0 where all rows follow one another.
+  long long a_scale_bytes;
+  long long b_scale_bytes;
+  long long output_bytes;
+  long long bias_bytes;
+};
+
+// Grouping::kProducts. A launch's arguments take up to 32,764 bytes (CUDA C++ programming guide,
+// "__global__ function parameters").
+inline constexpr int kMaxFusedProducts = 48;
+struct FusedGemmParams {
+  int count;
+  GemmParams products[kMaxFusedProducts];
+};
+
+// The argument of a kernel.
+template <Grouping grouping>
+struct GemmArgumentsOf {
+  using Type = GemmParams;
+};
+template <>
+struct GemmArgumentsOf<Grouping::kRows> {
+  using Type = GroupedGemmParams;
+};
+template <>
+struct GemmArgumentsOf<Grouping::kProducts> {
+  using Type = FusedGemmParams;
+};
+template <GemmConfig config>
+using GemmArguments = typename GemmArgumentsOf<config.grouping>::Type;
 
 }  // namespace octavo

@@ -23,6 +23,13 @@ inline constexpr int kOutputBoxBytes = kWarpGroupRows * kSwizzleBytes;
 
 inline constexpr int kBarrierBytes = 8;
 
+// Where groups of rows begin anywhere, so do the scales of their tiles; bulk copies begin at
+// multiples of 4 of them, and bring up to this many others first.
+[[nodiscard]] constexpr int max_scale_shift(const GemmConfig& config) noexcept {
+  constexpr int kVector = 4;
+  return config.grouping == Grouping::kRows && config.schedule != Schedule::kStreamed ? kVector : 0;
+}
+
 struct GemmSharedMemory {
   int a_stage_bytes;
   int b_stage_bytes;
@@ -47,7 +54,8 @@ struct GemmSharedMemory {
   GemmSharedMemory memory{};
   memory.a_stage_bytes = config.tile_m * config.tile_k;
   memory.b_stage_bytes = config.tile_n * config.tile_k;
-  memory.a_scale_stage_bytes = is_block_scaled(config.recipe) ? config.tile_m * kScaleBytes : 0;
+  memory.a_scale_stage_bytes =
+      is_block_scaled(config.recipe) ? (config.tile_m + max_scale_shift(config)) * kScaleBytes : 0;
   memory.b_scale_stage_bytes = config.recipe == ScaleRecipe::kBlock1d ? config.tile_n * kScaleBytes
                                : config.recipe == ScaleRecipe::kBlock ? kOneScaleBytes
                                                                       : 0;

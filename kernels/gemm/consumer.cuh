@@ -25,9 +25,8 @@ class Consumer {
   static constexpr int steps = config.tile_k / 32;
   static constexpr int step_units = 32 / kDescriptorUnit;
 
-  __device__ __forceinline__ Consumer(const GemmParams& params, const GemmAddresses<config>& smem,
-                                      int index)
-      : params_(params), smem_(smem), index_(index) {
+  __device__ __forceinline__ Consumer(const GemmAddresses<config>& smem, int index)
+      : smem_(smem), index_(index) {
     const int thread = static_cast<int>(threadIdx.x) % kWarpGroupThreads;
     lane_ = thread % 32;
     row_ = thread / 32 * 16 + lane_ / 4;
@@ -50,19 +49,20 @@ class Consumer {
 
   static constexpr int num_sharers = config.cluster_m + config.cluster_n - 1;
 
-  // One accumulator through all of K; one K-block is always in flight. `all_issued` is called when
-  // the tensor core has the last one.
-  template <typename AllIssued>
-  __device__ __forceinline__ void multiply_fast(const AllIssued& all_issued) {
+  // The first `active` parts, one accumulator through all of K; one K-block is always in flight.
+  // `all_issued` is called when the tensor core has the last one.
+  template <int active, typename AllIssued>
+  __device__ __forceinline__ void multiply_fast(const GemmParams& params,
+                                                const AllIssued& all_issued) {
     static_assert(!promotes);
     static_assert(config.stages > 1, "the next stage must arrive while one is held");
-    const int k_blocks = num_k_blocks(params_);
+    const int k_blocks = num_k_blocks(params);
     int previous = 0;
     for (int k_block = 0; k_block < k_blocks; ++k_block) {
       ptx::mbarrier_wait(smem_.full(ring_.stage), ring_.parity);
       ptx::wgmma_fence();
 #pragma unroll
-      for (int part = 0; part < parts; ++part) issue(total[part], ring_.stage, part, k_block > 0);
+      for (int part = 0; part < active; ++part) issue(total[part], ring_.stage, part, k_block > 0);
       ptx::wgmma_commit();
       if (k_block > 0) {
         ptx::wgmma_wait<1>();
@@ -76,25 +76,38 @@ class Consumer {
     release(previous);
   }
 
-  // Totals of the sums of each K-block.
-  __device__ __forceinline__ void multiply_promoted() {
+  // Totals of the sums of each K-block, of the first `active` parts. The scales of A's rows begin
+  // `shift` behind the start of theirs.
+  template <int active>
+  __device__ __forceinline__ void multiply_promoted(const GemmParams& params, int shift) {
     // Adding to -0 keeps every bit of the first sum; a scaled sum starts at +0 by definition.
     const float start = is_block_scaled(config.recipe) ? 0.0F : -0.0F;
 #pragma unroll
-    for (int part = 0; part < parts; ++part) {
+    for (int part = 0; part < active; ++part) {
 #pragma unroll
       for (int i = 0; i < part_registers; ++i) total[part][i] = start;
     }
-    int left = num_k_blocks(params_);
+    int left = num_k_blocks(params);
     for (; left >= config.unroll_k; left -= config.unroll_k) {
 #pragma unroll
-      for (int i = 0; i < config.unroll_k; ++i) promote_k_block();
+      for (int i = 0; i < config.unroll_k; ++i) promote_k_block<active>(shift);
     }
-    for (; left > 0; --left) promote_k_block();
+    for (; left > 0; --left) promote_k_block<active>(shift);
   }
 
   // Passes over the stages of a tile of the other consumer.
-  __device__ __forceinline__ void skip_tile() { ring_.advance(num_k_blocks(params_)); }
+  __device__ __forceinline__ void skip_tile(const GemmParams& params) {
+    ring_.advance(num_k_blocks(params));
+  }
+
+  // Releases the stages of a tile that has nothing for this one.
+  __device__ __forceinline__ void pass(const GemmParams& params) {
+    for (int left = num_k_blocks(params); left > 0; --left) {
+      ptx::mbarrier_wait(smem_.full(ring_.stage), ring_.parity);
+      release(ring_.stage);
+      ring_.advance();
+    }
+  }
 
   float total[parts][part_registers];
 
@@ -128,7 +141,8 @@ class Consumer {
     }
   }
 
-  __device__ __forceinline__ void promote_k_block() {
+  template <int active>
+  __device__ __forceinline__ void promote_k_block(int shift) {
     const int stage = ring_.stage;
     ptx::mbarrier_wait(smem_.full(stage), ring_.parity);
     float b_scale = 1;
@@ -136,10 +150,10 @@ class Consumer {
       b_scale = ptx::load_shared(smem_.b_scale(stage));
     }
 #pragma unroll
-    for (int part = 0; part < parts; ++part) {
+    for (int part = 0; part < active; ++part) {
       float a_scale[2] = {1, 1};
       if constexpr (is_block_scaled(config.recipe)) {
-        const int row = part_row(config, index_, part) + row_;
+        const int row = part_row(config, index_, part) + row_ + shift;
         a_scale[0] = ptx::load_shared(smem_.a_scale(stage) + 4 * row);
         a_scale[1] = ptx::load_shared(smem_.a_scale(stage) + 4 * (row + 8));
       }
@@ -148,7 +162,7 @@ class Consumer {
       issue(sums, stage, part, false);
       ptx::wgmma_commit();
       ptx::wgmma_wait<0>();
-      const bool last = part == parts - 1;
+      const bool last = part == active - 1;
       if constexpr (config.recipe == ScaleRecipe::kBlock1d) {
         promote_by_column(sums, part, a_scale, smem_.b_scale(stage));
         if (last) release(stage);
@@ -185,7 +199,6 @@ class Consumer {
     }
   }
 
-  const GemmParams& params_;
   const GemmAddresses<config>& smem_;
   int index_;
   int lane_;

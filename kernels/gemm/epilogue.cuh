@@ -8,6 +8,7 @@
 #include "kernels/contract/smem_bytes.hpp"
 #include "kernels/gemm/load_scale.cuh"
 #include "kernels/gemm/output_value.cuh"
+#include "kernels/gemm/tile_walk.cuh"
 #include "kernels/ptx/shared_memory.cuh"
 #include "kernels/ptx/thread_block.cuh"
 #include "kernels/ptx/tma.cuh"
@@ -22,39 +23,41 @@ class Epilogue {
   using Sums = PartSums[num_parts(config)];
 
   // `boxes` and `column_scales`: this consumer's own shared memory.
-  __device__ __forceinline__ Epilogue(const GemmParams& params, unsigned boxes,
+  __device__ __forceinline__ Epilogue(const GemmArguments<config>& arguments, unsigned boxes,
                                       unsigned column_scales, int consumer)
-      : params_(params), boxes_(boxes), column_scales_(column_scales), consumer_(consumer) {
+      : arguments_(arguments), boxes_(boxes), column_scales_(column_scales), consumer_(consumer) {
     thread_ = static_cast<int>(threadIdx.x) % kWarpGroupThreads;
     lane_ = thread_ % 32;
-    if constexpr (config.recipe == ScaleRecipe::kTensor) {
-      tensor_scale_ = __fmul_rn(load_scale(params.a_scale, 0), load_scale(params.b_scale, 0));
-    }
+    if constexpr (config.grouping == Grouping::kNone) fetch_tensor_scale(Tile{});
   }
 
-  // Starts to fetch the row recipe's scales of the tile at (row_a, row_b).
-  __device__ __forceinline__ void fetch_scales(int row_a, int row_b) {
+  // Starts to fetch what the sums of the tile are multiplied by.
+  __device__ __forceinline__ void fetch_scales(const Tile& tile) {
+    if constexpr (config.grouping != Grouping::kNone) fetch_tensor_scale(tile);
     if constexpr (config.recipe == ScaleRecipe::kRow) {
+      const GemmParams& params = product_of(arguments_, tile);
+      const auto& a_scale = a_scale_of(arguments_, tile);
+      const auto& b_scale = b_scale_of(arguments_, tile);
 #pragma unroll
       for (int part = 0; part < num_parts(config); ++part) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           // Rows behind the end are never stored; any scale will do for them.
-          const int row = min(row_a + row_in_tile(part) + 8 * r, params_.m - 1);
-          row_scales_[part][r] = load_scale(params_.a_scale, row * params_.a_scale.row_stride);
+          const int row = min(tile.row_a + row_in_tile(part) + 8 * r, params.m - 1);
+          row_scales_[part][r] = load_scale(a_scale, row * a_scale.row_stride);
         }
       }
 #pragma unroll
       for (int i = 0; i < columns_per_thread; ++i) {
-        const int column = min(row_b + thread_ + i * kWarpGroupThreads, params_.n - 1);
-        fetched_[i] = load_scale(params_.b_scale, column * params_.b_scale.row_stride);
+        const int column = min(tile.row_b + thread_ + i * kWarpGroupThreads, params.n - 1);
+        fetched_[i] = load_scale(b_scale, column * b_scale.row_stride);
       }
     }
   }
 
-  // Stores the tile at (row_a, row_b). Through shared memory, some boxes at a time: while they are
+  // Stores the tile. Through shared memory, some boxes at a time: while they are
   // written out the next are filled.
-  __device__ __forceinline__ void store(const Sums& sums, int row_a, int row_b) const {
+  __device__ __forceinline__ void store(const Sums& sums, const Tile& tile) const {
     // The barrier below shows every thread the scales that the others fetched.
     if constexpr (config.recipe == ScaleRecipe::kRow) share_column_scales();
     constexpr int count = num_parts(config) * boxes_of_part;
@@ -67,25 +70,45 @@ class Epilogue {
 #pragma unroll
     for (int first = 0; first < count; first += at_once) {
       if (thread_ == 0) ptx::tma_store_wait_read<num_slots / at_once - 1>();
+      if (!has_rows(tile, first)) {
+        // Nothing, but counted by the wait for slots.
+        if (thread_ == 0) ptx::tma_store_commit();
+        continue;
+      }
       sync_consumer();
 #pragma unroll
       for (int box = first; box < first + at_once; ++box) {
-        fill(slot(box), sums[box / boxes_of_part], box / boxes_of_part, row_a, row_b,
+        fill(slot(box), sums[box / boxes_of_part], box / boxes_of_part, tile,
              column_of_box(box));
       }
       ptx::fence_shared_for_tma();
       sync_consumer();
-      if (params_.stores_directly != 0) {
-        for (int box = first; box < first + at_once; ++box) {
-          copy_box(slot(box), row_a + row_of_box(box), row_b + column_of_box(box));
+      const GemmParams& params = product_of(arguments_, tile);
+      if (params.stores_directly != 0) {
+#pragma unroll 1
+        for (int box = first; box < first + at_once; ++box) copy_box(tile, box);
+      } else {
+        if constexpr (config.grouping == Grouping::kRows) {
+          // TMA would write the rows of the next group, too.
+          for (int box = first; box < first + at_once; ++box) {
+            if (!is_whole(tile, box)) copy_rows(tile, box);
+          }
         }
-      } else if (thread_ == 0) {
+        if (thread_ == 0) {
 #pragma unroll
-        for (int box = first; box < first + at_once; ++box) {
-          ptx::tma_store(&params_.d, slot(box), row_b + column_of_box(box),
-                         row_a + row_of_box(box));
+          for (int box = first; box < first + at_once; ++box) {
+            const int row = tile.row_a + row_of_box(box);
+            const int column = tile.row_b + column_of_box(box);
+            if constexpr (config.grouping == Grouping::kRows) {
+              if (is_whole(tile, box)) {
+                ptx::tma_store(&params.d, slot(box), column, row, matrix_of(arguments_, tile));
+              }
+            } else {
+              ptx::tma_store(&params.d, slot(box), column, row);
+            }
+          }
+          ptx::tma_store_commit();
         }
-        ptx::tma_store_commit();
       }
     }
     // The next tile's scales must not be written before these were read.
@@ -95,6 +118,27 @@ class Epilogue {
  private:
   __device__ __forceinline__ void sync_consumer() const {
     ptx::named_barrier(1 + consumer_, kWarpGroupThreads);
+  }
+
+  __device__ __forceinline__ void fetch_tensor_scale(const Tile& tile) {
+    if constexpr (config.recipe == ScaleRecipe::kTensor) {
+      tensor_scale_ = __fmul_rn(load_scale(a_scale_of(arguments_, tile), 0),
+                                load_scale(b_scale_of(arguments_, tile), 0));
+    }
+  }
+
+  // PERF: not a register of its own where it is a launch's argument.
+  __device__ __forceinline__ int end_of(const Tile& tile) const {
+    if constexpr (config.grouping == Grouping::kNone) return arguments_.m;
+    return tile.end_a;
+  }
+
+  // Whether rows of the box, and those after it in its half, are stored at all, and all of them.
+  __device__ __forceinline__ bool has_rows(const Tile& tile, int box) const {
+    return config.grouping == Grouping::kNone || tile.row_a + row_of_box(box) < tile.end_a;
+  }
+  __device__ __forceinline__ bool is_whole(const Tile& tile, int box) const {
+    return tile.row_a + row_of_box(box) + kWarpGroupRows <= tile.end_a;
   }
 
   // The upper of the two rows of which this thread holds elements.
@@ -124,8 +168,10 @@ class Epilogue {
 
   // The results of columns `column` and `column` + 1 of row `row` from their sums. Each step
   // rounds: written as a * b + d the compiler would fuse it, and the bits would be others.
-  __device__ __forceinline__ void finish(float (&values)[2], int row, float row_scale,
-                                         const float2& column_scale, int column) const {
+  __device__ __forceinline__ void finish(float (&values)[2], const Tile& tile, int row,
+                                         float row_scale, const float2& column_scale,
+                                         int column) const {
+    const GemmParams& params = product_of(arguments_, tile);
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
       if constexpr (config.recipe == ScaleRecipe::kTensor) {
@@ -134,19 +180,21 @@ class Epilogue {
         values[c] =
             __fmul_rn(values[c], __fmul_rn(row_scale, c == 0 ? column_scale.x : column_scale.y));
       }
-      const bool inside = row < params_.m && column + c < params_.n;
+      const bool inside = row < end_of(tile) && column + c < params.n;
       if constexpr (config.accumulates) {
         if (inside) {
           values[c] = __fadd_rn(
               values[c],
-              load_value(params_.output, row * params_.output_stride + column + c, config.d));
+              load_value(output_of(arguments_, tile), row * params.output_stride + column + c,
+                         config.d));
         }
       }
       if constexpr (config.has_bias) {
         if (inside) {
           values[c] =
-              __fadd_rn(values[c], load_value(params_.bias, (column + c) * params_.bias_stride,
-                                              static_cast<DType>(params_.bias_dtype)));
+              __fadd_rn(values[c],
+                        load_value(bias_of(arguments_, tile), (column + c) * params.bias_stride,
+                                   static_cast<DType>(params.bias_dtype)));
         }
       }
     }
@@ -155,7 +203,7 @@ class Epilogue {
   // Finished elements of rows 8 r + lane / 4 of the warp's 16, of the group of 8 columns that
   // begins at `tile_column`.
   __device__ __forceinline__ void finish_group(float (&values)[2][2], const PartSums& sums,
-                                               int part, int row_a, int row_b,
+                                               int part, const Tile& tile,
                                                int tile_column) const {
     const int within = tile_column + lane_ % 4 * 2;
     float2 column_scale{1, 1};
@@ -169,7 +217,8 @@ class Epilogue {
       values[r][1] = sums[j + 1];
       const float row_scale =
           config.recipe == ScaleRecipe::kRow ? row_scales_[part][r] : tensor_scale_;
-      finish(values[r], row_a + row_in_tile(part) + 8 * r, row_scale, column_scale, row_b + within);
+      finish(values[r], tile, tile.row_a + row_in_tile(part) + 8 * r, row_scale, column_scale,
+             tile.row_b + within);
     }
   }
 
@@ -179,8 +228,8 @@ class Epilogue {
   }
 
   // A box of the columns from first_column of the tile on.
-  __device__ __forceinline__ void fill(unsigned box, const PartSums& sums, int part, int row_a,
-                                       int row_b, int first_column) const {
+  __device__ __forceinline__ void fill(unsigned box, const PartSums& sums, int part,
+                                       const Tile& tile, int first_column) const {
     if constexpr (is_16bit(config.d)) {
       // PERF: one stmatrix writes what 4 stores of a pair each would (docs/experiments.md, "The
       // epilogue"). Matrices of 8 x 8: rows 0-7 and 8-15 of the warp's 16, two groups of columns.
@@ -192,7 +241,7 @@ class Epilogue {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float values[2][2];
-          finish_group(values, sums, part, row_a, row_b, first_column + (chunk + i) * 8);
+          finish_group(values, sums, part, tile, first_column + (chunk + i) * 8);
           pairs[2 * i] = pack_16bit<config.d>(values[0][0], values[0][1]);
           pairs[2 * i + 1] = pack_16bit<config.d>(values[1][0], values[1][1]);
         }
@@ -205,7 +254,7 @@ class Epilogue {
 #pragma unroll
       for (int group = 0; group < box_columns / 8; ++group) {
         float values[2][2];
-        finish_group(values, sums, part, row_a, row_b, first_column + group * 8);
+        finish_group(values, sums, part, tile, first_column + group * 8);
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
           ptx::store_shared_pair((first ^ (group * 32)) + r * 8 * kSwizzleBytes, values[r][0],
@@ -216,21 +265,44 @@ class Epilogue {
   }
 
   // For an output that TMA cannot write: element by element, a warp along a row.
-  __device__ __forceinline__ void copy_box(unsigned box, int first_row, int first_column) const {
+  __device__ __forceinline__ void copy_box(const Tile& tile, int box) const {
+    const GemmParams& params = product_of(arguments_, tile);
+    const int first_row = tile.row_a + row_of_box(box);
+    const int first_column = tile.row_b + column_of_box(box);
+    void* const output = output_of(arguments_, tile);
     constexpr int element_bytes = size_bytes(config.d);
 #pragma unroll 1
     for (int i = thread_; i < kWarpGroupRows * box_columns; i += kWarpGroupThreads) {
       const int row = i / box_columns;
       const int byte = i % box_columns * element_bytes;
       const int column = first_column + i % box_columns;
-      if (first_row + row >= params_.m || column >= params_.n) continue;
-      const unsigned from = chunk_address(box, row, byte / 16) + byte % 16;
-      const long long to = (first_row + row) * params_.output_stride + column;
+      if (first_row + row >= end_of(tile) || column >= params.n) continue;
+      const unsigned from = chunk_address(slot(box), row, byte / 16) + byte % 16;
+      const long long to = (first_row + row) * params.output_stride + column;
       if constexpr (element_bytes == 2) {
-        static_cast<unsigned short*>(params_.output)[to] = ptx::load_shared_16bit(from);
+        static_cast<unsigned short*>(output)[to] = ptx::load_shared_16bit(from);
       } else {
-        static_cast<float*>(params_.output)[to] = ptx::load_shared(from);
+        static_cast<float*>(output)[to] = ptx::load_shared(from);
       }
+    }
+  }
+
+  // The rows of a box up to the tile's end: 16 bytes a thread, 8 threads a row.
+  __device__ __forceinline__ void copy_rows(const Tile& tile, int box) const {
+    const GemmParams& params = product_of(arguments_, tile);
+    constexpr int chunk_columns = 16 / size_bytes(config.d);
+    constexpr int kChunks = kSwizzleBytes / 16;
+    const int first_row = tile.row_a + row_of_box(box);
+    const int chunk = thread_ % kChunks;
+    const int column = tile.row_b + column_of_box(box) + chunk * chunk_columns;
+    if (column >= params.n) return;
+    auto* const output = static_cast<char*>(output_of(arguments_, tile));
+#pragma unroll 1
+    for (int row = thread_ / kChunks; row < kWarpGroupRows && first_row + row < tile.end_a;
+         row += kWarpGroupThreads / kChunks) {
+      const long long to = (first_row + row) * params.output_stride + column;
+      *reinterpret_cast<float4*>(output + to * size_bytes(config.d)) =
+          ptx::load_shared_chunk(chunk_address(slot(box), row, chunk));
     }
   }
 
@@ -242,7 +314,7 @@ class Epilogue {
   // Columns of two boxes are finished twice, and D's old value would be added twice.
   static_assert(config.tile_n % box_columns == 0 || !config.accumulates);
 
-  const GemmParams& params_;
+  const GemmArguments<config>& arguments_;
   unsigned boxes_;
   unsigned column_scales_;
   int consumer_;

@@ -8,71 +8,61 @@
 
 #include "kernels/contract/gemm_config.hpp"
 #include "kernels/contract/gemm_params.hpp"
-#include "kernels/contract/rasterization.hpp"
 #include "kernels/contract/smem_bytes.hpp"
 #include "kernels/gemm/pipeline.cuh"
 #include "kernels/gemm/producer.cuh"
 #include "kernels/gemm/streamed_consumer.cuh"
 #include "kernels/gemm/streamed_epilogue.cuh"
+#include "kernels/gemm/tile_walk.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/thread_block.cuh"
 #include "kernels/ptx/tma.cuh"
 
 namespace octavo {
 
-// What a thread block has to do: K-blocks [first_k_block, last_k_block) of tiles first, first +
-// step, ...
-template <GemmConfig config>
-struct StreamedWork {
-  int split;
-  int first_k_block;
-  int last_k_block;
+// The K-blocks [first, last) that a thread block has of every tile of a product.
+struct KRange {
   int first;
-  int step;
-
-  // Split i of n begins at block floor(i * blocks / n) (docs/numerics.md, "Splits").
-  __device__ __forceinline__ explicit StreamedWork(const GemmParams& params) {
-    constexpr int n = config.num_splits;
-    const auto boundary = [&](int i) {
-      return static_cast<int>(static_cast<long long>(i) * num_k_blocks(params) / n);
-    };
-    split = static_cast<int>(blockIdx.x) % n;
-    first_k_block = boundary(split);
-    last_k_block = boundary(split + 1);
-    first = static_cast<int>(blockIdx.x) / n;
-    step = static_cast<int>(gridDim.x) / n;
-  }
-
-  // f(row_a, row_b, is_last) for each of its tiles.
-  template <typename F>
-  __device__ __forceinline__ void for_each_tile(const Rasterization& raster, const F& f) const {
-    for (int linear = first; linear < raster.num_clusters(); linear += step) {
-      const TileIndex tile = raster.cluster(linear);
-      f(tile.m * config.tile_m, tile.n * config.tile_n, linear + step >= raster.num_clusters());
-    }
-  }
+  int last;
 };
+
+// Split i of n begins at block floor(i * blocks / n) (docs/numerics.md, "Splits").
+template <GemmConfig config>
+[[nodiscard]] __device__ __forceinline__ KRange k_range(const GemmParams& params) {
+  constexpr int n = config.num_splits;
+  const auto boundary = [&](int i) {
+    return static_cast<int>(static_cast<long long>(i) * num_k_blocks(params) / n);
+  };
+  const int split = static_cast<int>(blockIdx.x) % n;
+  return {boundary(split), boundary(split + 1)};
+}
 
 // The tiles of A and B, by one thread.
 template <GemmConfig config>
-__device__ __forceinline__ void load_streamed(const GemmParams& params,
-                                              const GemmAddresses<config>& smem,
-                                              const StreamedWork<config>& work, int row_a,
-                                              int row_b, RingPosition<config.stages>& ring) {
-  for (int k_block = work.first_k_block; k_block < work.last_k_block; ++k_block) {
+__device__ __forceinline__ void load_streamed(const GemmArguments<config>& arguments,
+                                              const GemmAddresses<config>& smem, const Tile& tile,
+                                              RingPosition<config.stages>& ring) {
+  const GemmParams& params = product_of(arguments, tile);
+  const KRange range = k_range<config>(params);
+  for (int k_block = range.first; k_block < range.last; ++k_block) {
     const int stage = ring.stage;
     const unsigned full = smem.full(stage);
     const int k = k_block * config.tile_k;
     ptx::mbarrier_wait(smem.empty(stage), ring.parity ^ 1);
     ptx::mbarrier_arrive_expect_bytes(full, smem.layout.a_stage_bytes + smem.layout.b_stage_bytes);
-    ptx::tma_load_once(smem.b(stage), &params.b, full, k, row_b);
-    ptx::tma_load(smem.a(stage), &params.a, full, k, row_a);
+    if constexpr (config.grouping == Grouping::kRows) {
+      ptx::tma_load_once(smem.b(stage), &params.b, full, k, tile.row_b, tile.group);
+      ptx::tma_load(smem.a(stage), &params.a, full, k, tile.row_a, matrix_of(arguments, tile));
+    } else {
+      ptx::tma_load_once(smem.b(stage), &params.b, full, k, tile.row_b);
+      ptx::tma_load(smem.a(stage), &params.a, full, k, tile.row_a);
+    }
     ring.advance();
   }
 }
 
 template <GemmConfig config>
-__device__ __forceinline__ void gemm_streamed(const GemmParams& params) {
+__device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& arguments) {
   static_assert(config.cluster_m == 1 && config.cluster_n == 1);
   constexpr bool splits = config.num_splits > 1;
   constexpr int consumers = streamed_consumers(config);
@@ -83,13 +73,11 @@ __device__ __forceinline__ void gemm_streamed(const GemmParams& params) {
   static_assert(config.tile_m * config.tile_n * static_cast<int>(sizeof(float)) <=
                     GemmAddresses<config>::layout.output,
                 "sums of a tile are no larger than the stages");
-  const StreamedWork<config> work(params);
-  const bool decodes = params.a_scale.is_ue8m0 != 0 || params.b_scale.is_ue8m0 != 0;
+  const bool decodes = scale_path(arguments) == ScalePath::kDecode;
   if (threadIdx.x == 0) {
     constexpr int kWarps = kWarpGroupThreads / 32;
-    const ScalePath path = is_block_scaled(config.recipe) ? ScalePath::kCopy : ScalePath::kNone;
     for (int stage = 0; stage < config.stages; ++stage) {
-      ptx::mbarrier_init(smem.full(stage), full_arrivals<config>(path));
+      ptx::mbarrier_init(smem.full(stage), full_arrivals<config>(ScalePath::kCopy));
       ptx::mbarrier_init(smem.empty(stage), kWarps * consumers);
     }
     ptx::fence_mbarrier_init();
@@ -112,48 +100,54 @@ __device__ __forceinline__ void gemm_streamed(const GemmParams& params) {
   constexpr int kLoadingWarp = consumers * kWarpGroupThreads / 32;
   if (warp == kLoadingWarp) {
     RingPosition<config.stages> ring;
-    work.for_each_tile(params.raster, [&](int row_a, int row_b, bool is_last) {
+    for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
       if (threadIdx.x % 32 == 0) {
-        load_streamed<config>(params, smem, work, row_a, row_b, ring);
-        if (splits && is_last) ptx::let_next_kernel_start();
-      }
-      meet_splits();
-      meet_splits();
-    });
-  } else if (warp == kLoadingWarp + 1) {
-    ScaleProducer<config, ScalePath::kCopy> copies(params, smem);
-    ScaleProducer<config, ScalePath::kDecode> decoded(params, smem);
-    work.for_each_tile(params.raster, [&](int row_a, int row_b, bool) {
-      if constexpr (is_block_scaled(config.recipe)) {
-        if (decodes) {
-          decoded.produce(row_a, row_b, work.first_k_block, work.last_k_block);
-        } else {
-          copies.produce(row_a, row_b, work.first_k_block, work.last_k_block);
+        load_streamed<config>(arguments, smem, walk.tile(), ring);
+        if constexpr (splits) {
+          if (walk.is_last()) ptx::let_next_kernel_start();
         }
       }
       meet_splits();
       meet_splits();
-    });
+    }
+  } else if (warp == kLoadingWarp + 1) {
+    ScaleProducer<config, ScalePath::kCopy> copies(arguments, smem);
+    ScaleProducer<config, ScalePath::kDecode> decoded(arguments, smem);
+    for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
+      if constexpr (is_block_scaled(config.recipe)) {
+        const Tile tile = walk.tile();
+        const KRange range = k_range<config>(product_of(arguments, tile));
+        if (decodes) {
+          decoded.produce(tile, range.first, range.last);
+        } else {
+          copies.produce(tile, range.first, range.last);
+        }
+      }
+      meet_splits();
+      meet_splits();
+    }
   } else {
     const StreamedPart<config> part{warp * 32 / kWarpGroupThreads};
     StreamedConsumer<config> consumer(smem, part);
-    const StreamedEpilogue<config> epilogue(params, part);
-    work.for_each_tile(params.raster, [&](int row_a, int row_b, bool) {
+    const StreamedEpilogue<config> epilogue(arguments, part);
+    for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
+      const Tile tile = walk.tile();
+      const KRange range = k_range<config>(product_of(arguments, tile));
       typename StreamedPart<config>::Sums total;
-      consumer.multiply(total, work.last_k_block - work.first_k_block);
-      epilogue.scale(total, row_a, row_b);
+      consumer.multiply(total, range.last - range.first);
+      epilogue.scale(total, tile);
       if constexpr (splits) {
         // Every consumer has read its last stage.
         ptx::named_barrier(1, consumers * kWarpGroupThreads);
         epilogue.share(total, base);
         meet_splits();
-        epilogue.store_shared(base, work.split, row_a, row_b);
+        epilogue.store_shared(base, static_cast<int>(blockIdx.x) % config.num_splits, tile);
         ptx::fence_shared_for_tma();
         meet_splits();
       } else {
-        epilogue.store(total, row_a, row_b);
+        epilogue.store(total, tile);
       }
-    });
+    }
   }
 }
 

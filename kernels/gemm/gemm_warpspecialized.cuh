@@ -6,78 +6,115 @@
 
 #include "kernels/contract/gemm_config.hpp"
 #include "kernels/contract/gemm_params.hpp"
-#include "kernels/contract/rasterization.hpp"
 #include "kernels/contract/smem_bytes.hpp"
 #include "kernels/gemm/consumer.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/pipeline.cuh"
 #include "kernels/gemm/producer.cuh"
+#include "kernels/gemm/tile_walk.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/thread_block.cuh"
 #include "kernels/ptx/tma.cuh"
 
 namespace octavo {
 
+// Parts of a consumer's that have rows before the tile's end.
 template <GemmConfig config>
-__device__ __forceinline__ void consume(const GemmParams& params, const GemmAddresses<config>& smem,
-                                        const Rasterization& raster, int index) {
-  constexpr int cluster_size = ClusterPosition<config>::size;
-  const ClusterPosition<config> position;
-  Consumer<config> consumer(params, smem, index);
+__device__ __forceinline__ int active_parts(const Tile& tile, int index) {
+  constexpr int all = num_parts(config);
+  if constexpr (config.grouping == Grouping::kNone) return all;
+  int active = 0;
+#pragma unroll
+  for (int part = 0; part < all; ++part) {
+    if (tile.row_a + part_row(config, index, part) < tile.end_a) active = part + 1;
+  }
+  return active;
+}
+
+template <GemmConfig config, int active>
+__device__ __forceinline__ void multiply(Consumer<config>& consumer, const GemmParams& params,
+                                         const Tile& tile) {
+  if constexpr (Consumer<config>::promotes) {
+    consumer.template multiply_promoted<active>(params, scale_shift<config>(tile));
+  } else {
+    consumer.template multiply_fast<active>(params, [] {});
+  }
+}
+
+template <GemmConfig config>
+__device__ __forceinline__ void consume(const GemmArguments<config>& arguments,
+                                        const GemmAddresses<config>& smem, int index) {
+  Consumer<config> consumer(smem, index);
   Epilogue<config> epilogue(
-      params, smem.base + smem.layout.output + index * output_boxes(config) * kOutputBoxBytes,
+      arguments, smem.base + smem.layout.output + index * output_boxes(config) * kOutputBoxBytes,
       smem.base + smem.layout.column_scale + index * smem.layout.column_scale_bytes, index);
   // A consumer with a tile of its own waits for its turn: the tensor core works on one tile at a
   // time, and no stage is a whole pass ahead of what is waited for.
   constexpr bool pingpong = config.schedule == Schedule::kPingpong;
-  constexpr int kFirstTurnBarrier = 1 + kConsumers;
-  const auto wait_for_turn = [&] {
-    ptx::named_barrier(kFirstTurnBarrier + index, kConsumers * kWarpGroupThreads);
-  };
-  const auto give_turn = [&] {
-    ptx::named_barrier_arrive(kFirstTurnBarrier + 1 - index, kConsumers * kWarpGroupThreads);
-  };
-  const int first = static_cast<int>(blockIdx.x) / cluster_size;
-  const int next = static_cast<int>(gridDim.x) / cluster_size;
-  if (pingpong && index > 0) consumer.skip_tile();
-  for (int linear = pingpong ? first + index * next : first; linear < raster.num_clusters();
-       linear += pingpong ? kConsumers * next : next) {
-    const TileIndex cluster = raster.cluster(linear);
-    const int row_a = (cluster.m * config.cluster_m + position.m) * config.tile_m;
-    const int row_b = (cluster.n * config.cluster_n + position.n) * config.tile_n;
-    // PERF: what the epilogue multiplies by is on its way while the tile is multiplied.
-    epilogue.fetch_scales(row_a, row_b);
-    if constexpr (Consumer<config>::promotes) {
-      static_assert(!pingpong, "one consumer alone does not keep the tensor core busy");
-      consumer.multiply_promoted();
-    } else if constexpr (pingpong) {
-      if (linear != first) wait_for_turn();
-      consumer.multiply_fast([&] {
-        if (linear + next < raster.num_clusters()) give_turn();
+  if constexpr (pingpong) {
+    static_assert(!Consumer<config>::promotes, "one alone does not keep the tensor core busy");
+    static_assert(config.grouping == Grouping::kNone, "the others' K-blocks are as many");
+    constexpr int kFirstTurnBarrier = 1 + kConsumers;
+    if (index > 0) consumer.skip_tile(arguments);
+    for (TileWalk<config, kConsumers> walk(arguments, index); walk.has_tile(); walk.advance()) {
+      const Tile tile = walk.tile();
+      epilogue.fetch_scales(tile);
+      if (!walk.is_first()) {
+        ptx::named_barrier(kFirstTurnBarrier + index, kConsumers * kWarpGroupThreads);
+      }
+      consumer.template multiply_fast<num_parts(config)>(arguments, [&] {
+        if (!walk.is_last()) {
+          ptx::named_barrier_arrive(kFirstTurnBarrier + 1 - index, kConsumers * kWarpGroupThreads);
+        }
       });
-      consumer.skip_tile();
-    } else {
-      consumer.multiply_fast([] {});
+      consumer.skip_tile(arguments);
+      epilogue.store(consumer.total, tile);
     }
-    epilogue.store(consumer.total, row_a, row_b);
+  } else {
+    for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
+      const Tile tile = walk.tile();
+      // PERF: what the epilogue multiplies by is on its way while the tile is multiplied.
+      epilogue.fetch_scales(tile);
+      const GemmParams& params = product_of(arguments, tile);
+      const int active = active_parts<config>(tile, index);
+      constexpr int all = num_parts(config);
+      static_assert(all <= 2);
+      if (active == all) {
+        multiply<config, all>(consumer, params, tile);
+      } else if (all > 1 && active == 1) {
+        multiply<config, 1>(consumer, params, tile);
+      } else {
+        consumer.pass(params);
+      }
+      epilogue.store(consumer.total, tile);
+    }
   }
   if (threadIdx.x % kWarpGroupThreads == 0) ptx::tma_store_wait();
 }
 
+// Registers of a thread that loads and of one that multiplies.
+struct RegisterShares {
+  int loading;
+  int multiplying;
+};
+
 template <GemmConfig config>
-__device__ __forceinline__ void gemm_warpspecialized(const GemmParams& params) {
+__device__ __forceinline__ void gemm_warpspecialized(const GemmArguments<config>& arguments) {
   extern __shared__ __align__(kSwizzleAtomBytes) unsigned char dynamic_shared_memory[];
   unsigned base = ptx::shared_address(dynamic_shared_memory);
   // PERF: an opaque copy keeps the compiler from computing the base again before every use.
   asm volatile("mov.b32 %0, %0;" : "+r"(base));
   const GemmAddresses<config> smem{base};
-  const Rasterization& raster = params.raster;
   // PERF: a value that the compiler knows to be the same for a whole warp: branches on it cost no
   // divergence code.
   const int warp_group =
       __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kWarpGroupThreads, 0);
   constexpr int cluster_size = ClusterPosition<config>::size;
-  const ScalePath path = scale_path<config>(params);
+  // Of what the launch gave each thread, 168, they are all.
+  constexpr RegisterShares registers =
+      config.grouping == Grouping::kNone ? RegisterShares{40, 232} : RegisterShares{56, 224};
+  static_assert(registers.loading + kConsumers * registers.multiplying == 3 * 168);
+  const ScalePath path = scale_path(arguments);
   if (threadIdx.x == 0) {
     constexpr int kWarps = kWarpGroupThreads / 32;
     for (int stage = 0; stage < config.stages; ++stage) {
@@ -97,25 +134,25 @@ __device__ __forceinline__ void gemm_warpspecialized(const GemmParams& params) {
   ptx::wait_for_earlier_kernels();
   ptx::let_next_kernel_start();
   if (warp_group == kConsumers) {
-    ptx::setmaxnreg_dec<40>();
+    ptx::setmaxnreg_dec<registers.loading>();
     constexpr int kFirstWarp = kConsumers * kWarpGroupThreads / 32;
     const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0) - kFirstWarp;
     if (warp == 0 && threadIdx.x % 32 == 0) {
-      if (path == ScalePath::kBulk) {
-        produce<config, is_block_scaled(config.recipe)>(params, smem, raster);
+      if (is_block_scaled(config.recipe) && path == ScalePath::kBulk) {
+        produce<config, is_block_scaled(config.recipe)>(arguments, smem);
       } else {
-        produce<config, false>(params, smem, raster);
+        produce<config, false>(arguments, smem);
       }
     } else if (is_block_scaled(config.recipe) && warp == 1) {
       if (path == ScalePath::kCopy) {
-        produce_scales<config, ScalePath::kCopy>(params, smem, raster);
+        produce_scales<config, ScalePath::kCopy>(arguments, smem);
       } else if (path == ScalePath::kDecode) {
-        produce_scales<config, ScalePath::kDecode>(params, smem, raster);
+        produce_scales<config, ScalePath::kDecode>(arguments, smem);
       }
     }
   } else {
-    ptx::setmaxnreg_inc<232>();
-    consume<config>(params, smem, raster, warp_group);
+    ptx::setmaxnreg_inc<registers.multiplying>();
+    consume<config>(arguments, smem, warp_group);
   }
   // A block must not exit while others of its cluster may still signal its barriers.
   if constexpr (cluster_size > 1) ptx::cluster_barrier();

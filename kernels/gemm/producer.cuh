@@ -4,47 +4,30 @@
 
 #include "kernels/contract/gemm_config.hpp"
 #include "kernels/contract/gemm_params.hpp"
-#include "kernels/contract/rasterization.hpp"
 #include "kernels/gemm/load_scale.cuh"
 #include "kernels/gemm/pipeline.cuh"
+#include "kernels/gemm/tile_walk.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/shared_memory.cuh"
 #include "kernels/ptx/tma.cuh"
 
 namespace octavo {
 
-// How scales get to shared memory.
-enum class ScalePath : unsigned char {
-  kNone,    // not for every K-block: the epilogue reads them
-  kBulk,    // F32, neighbouring rows adjacent, whole vectors (is_bulk): with the tiles
-  kCopy,    // F32 in other strides: by a warp of their own
-  kDecode,  // UE8M0: by that warp, too
-};
-
-// Bulk copies move multiples of 16 bytes between multiples of 16 bytes; with a multiple of 4 rows
-// none reads past the last.
-__device__ __forceinline__ bool is_bulk(const ScaleParams& scale, int rows) {
-  constexpr int kVector = 4;
-  return scale.row_stride == 1 && scale.k_stride % kVector == 0 && rows % kVector == 0 &&
-         reinterpret_cast<unsigned long long>(scale.data) % (kVector * sizeof(float)) == 0;
+[[nodiscard]] __device__ __forceinline__ ScalePath scale_path(const GemmParams& params) {
+  return params.scale_path;
 }
-
-template <GemmConfig config>
-__device__ __forceinline__ ScalePath scale_path(const GemmParams& params) {
-  if constexpr (!is_block_scaled(config.recipe)) return ScalePath::kNone;
-  if (params.a_scale.is_ue8m0 != 0 || params.b_scale.is_ue8m0 != 0) return ScalePath::kDecode;
-  if (!is_bulk(params.a_scale, params.m)) return ScalePath::kCopy;
-  if (config.recipe == ScaleRecipe::kBlock1d && !is_bulk(params.b_scale, params.n)) {
-    return ScalePath::kCopy;
-  }
-  return ScalePath::kBulk;
+[[nodiscard]] __device__ __forceinline__ ScalePath scale_path(const GroupedGemmParams& params) {
+  return params.gemm.scale_path;
+}
+[[nodiscard]] __device__ __forceinline__ ScalePath scale_path(const FusedGemmParams& params) {
+  return params.products[0].scale_path;
 }
 
 // Arrivals that a full stage waits for: the thread that loads tiles, and whoever brings scales.
 template <GemmConfig config>
 __device__ __forceinline__ int full_arrivals(ScalePath path) {
   constexpr int kLoader = 1;
-  if (path == ScalePath::kNone) return kLoader;
+  if (!is_block_scaled(config.recipe)) return kLoader;
   // That thread's own copy of B's scale.
   if (path == ScalePath::kBulk) return kLoader + (config.recipe == ScaleRecipe::kBlock ? 1 : 0);
   return kLoader + 32;
@@ -63,59 +46,79 @@ __device__ __forceinline__ void bring_scales(unsigned to, const ScaleParams& sca
                  full);
 }
 
+// Where in a stage the scales of a tile's rows begin: bulk copies begin at multiples of 4.
+template <GemmConfig config>
+[[nodiscard]] __device__ __forceinline__ int scale_shift(const Tile& tile) {
+  return max_scale_shift(config) == 0 ? 0 : tile.row_a % max_scale_shift(config);
+}
+
+// A's or B's part of a stage. Blocks that share a tile load an equal part each and send it to all
+// of them; `coordinates` has a third where maps are of 3-D tensors.
+template <int num_parts, typename... Coordinates>
+__device__ __forceinline__ void load_part(unsigned to, const TensorMap* map, unsigned full,
+                                          unsigned short blocks, Coordinates... coordinates) {
+  if constexpr (num_parts == 1) {
+    ptx::tma_load(to, map, full, coordinates...);
+  } else {
+    ptx::tma_load_multicast(to, map, full, coordinates..., blocks);
+  }
+}
+
 // One thread that loads every stage.
 template <GemmConfig config, bool brings_scales>
-__device__ __forceinline__ void produce(const GemmParams& params, const GemmAddresses<config>& smem,
-                                        const Rasterization& raster) {
-  constexpr int cluster_size = ClusterPosition<config>::size;
+__device__ __forceinline__ void produce(const GemmArguments<config>& arguments,
+                                        const GemmAddresses<config>& smem) {
   const ClusterPosition<config> position;
-  const int k_blocks = num_k_blocks(params);
   RingPosition<config.stages> ring;
-  for (int linear = static_cast<int>(blockIdx.x) / cluster_size; linear < raster.num_clusters();
-       linear += static_cast<int>(gridDim.x) / cluster_size) {
-    const TileIndex cluster = raster.cluster(linear);
-    const int row_a = (cluster.m * config.cluster_m + position.m) * config.tile_m;
-    const int row_b = (cluster.n * config.cluster_n + position.n) * config.tile_n;
+  for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
+    const Tile tile = walk.tile();
+    const GemmParams& params = product_of(arguments, tile);
+    const int k_blocks = num_k_blocks(params);
     constexpr bool by_column = config.recipe == ScaleRecipe::kBlock1d;
-    const unsigned a_scale_bytes = brings_scales ? bulk_bytes(params.m, row_a, config.tile_m) : 0;
+    const int shift = scale_shift<config>(tile);
+    const int scale_row = tile.row_a - shift;
+    const auto& a_scale = a_scale_of(arguments, tile);
+    const auto& b_scale = b_scale_of(arguments, tile);
+    const unsigned a_scale_bytes =
+        brings_scales ? bulk_bytes(params.m, scale_row, config.tile_m + max_scale_shift(config))
+                      : 0;
     const unsigned b_scale_bytes =
-        brings_scales && by_column ? bulk_bytes(params.n, row_b, config.tile_n) : 0;
-    const float* b_scale = static_cast<const float*>(params.b_scale.data) +
-                           min(row_b, params.n - 1) / kScaleBlock * params.b_scale.row_stride;
+        brings_scales && by_column ? bulk_bytes(params.n, tile.row_b, config.tile_n) : 0;
+    const float* b_scale_at = static_cast<const float*>(b_scale.data) +
+                              min(tile.row_b, params.n - 1) / kScaleBlock * b_scale.row_stride;
     for (int k_block = 0; k_block < k_blocks; ++k_block) {
       const int stage = ring.stage;
       ptx::mbarrier_wait(smem.empty(stage), ring.parity ^ 1);
       const unsigned full = smem.full(stage);
       const int k = k_block * config.tile_k;
-      // Blocks that share a tile load an equal part each and send it to all of them.
-      if constexpr (config.cluster_n == 1) {
-        ptx::tma_load(smem.a(stage), &params.a, full, k, row_a);
-      } else {
-        constexpr int part = config.tile_m / config.cluster_n;
-        unsigned short blocks = 0;
-        for (int i = 0; i < config.cluster_n; ++i)
-          blocks |= 1U << (i * config.cluster_m + position.m);
-        ptx::tma_load_multicast(smem.a(stage) + position.n * part * kSwizzleBytes, &params.a, full,
-                                k, row_a + position.n * part, blocks);
-      }
-      if constexpr (config.cluster_m == 1) {
-        ptx::tma_load(smem.b(stage), &params.b, full, k, row_b);
-      } else {
-        constexpr int part = config.tile_n / config.cluster_m;
-        const unsigned short blocks = ((1U << config.cluster_m) - 1)
+      constexpr int a_part = config.tile_m / config.cluster_n;
+      constexpr int b_part = config.tile_n / config.cluster_m;
+      unsigned short a_blocks = 0;
+      for (int i = 0; i < config.cluster_n; ++i)
+        a_blocks |= 1U << (i * config.cluster_m + position.m);
+      const unsigned short b_blocks = ((1U << config.cluster_m) - 1)
                                       << (position.n * config.cluster_m);
-        ptx::tma_load_multicast(smem.b(stage) + position.m * part * kSwizzleBytes, &params.b, full,
-                                k, row_b + position.m * part, blocks);
+      const unsigned a_to = smem.a(stage) + position.n * a_part * kSwizzleBytes;
+      const unsigned b_to = smem.b(stage) + position.m * b_part * kSwizzleBytes;
+      const int a_row = tile.row_a + position.n * a_part;
+      const int b_row = tile.row_b + position.m * b_part;
+      if constexpr (config.grouping == Grouping::kRows) {
+        load_part<config.cluster_n>(a_to, &params.a, full, a_blocks, k, a_row,
+                                    matrix_of(arguments, tile));
+        load_part<config.cluster_m>(b_to, &params.b, full, b_blocks, k, b_row, tile.group);
+      } else {
+        load_part<config.cluster_n>(a_to, &params.a, full, a_blocks, k, a_row);
+        load_part<config.cluster_m>(b_to, &params.b, full, b_blocks, k, b_row);
       }
       if constexpr (brings_scales) {
-        bring_scales(smem.a_scale(stage), params.a_scale, row_a, k_block, a_scale_bytes, full);
+        bring_scales(smem.a_scale(stage), a_scale, scale_row, k_block, a_scale_bytes, full);
         if constexpr (by_column) {
-          bring_scales(smem.b_scale(stage), params.b_scale, row_b, k_block, b_scale_bytes, full);
+          bring_scales(smem.b_scale(stage), b_scale, tile.row_b, k_block, b_scale_bytes, full);
         } else {
           // Four bytes are too few for a bulk copy; this one arrives at the barrier by itself.
-          ptx::copy_word_async(smem.b_scale(stage), b_scale);
+          ptx::copy_word_async(smem.b_scale(stage), b_scale_at);
           ptx::mbarrier_arrive_after_copies(full);
-          b_scale += params.b_scale.k_stride;
+          b_scale_at += b_scale.k_stride;
         }
       }
       // A box that sticks out of the matrix arrives whole, filled up with zeros.
@@ -132,12 +135,16 @@ __device__ __forceinline__ void produce(const GemmParams& params, const GemmAddr
 template <GemmConfig config, ScalePath path>
 class ScaleProducer {
  public:
-  __device__ __forceinline__ ScaleProducer(const GemmParams& params,
+  __device__ __forceinline__ ScaleProducer(const GemmArguments<config>& arguments,
                                            const GemmAddresses<config>& smem)
-      : params_(params), smem_(smem), lane_(static_cast<int>(threadIdx.x) % 32) {}
+      : arguments_(arguments), smem_(smem), lane_(static_cast<int>(threadIdx.x) % 32) {}
 
-  // The stages of the tile at (row_a, row_b), of K-blocks [first, last).
-  __device__ __forceinline__ void produce(int row_a, int row_b, int first, int last) {
+  // The stages of a tile, of K-blocks [first, last).
+  __device__ __forceinline__ void produce(const Tile& tile, int first, int last) {
+    const GemmParams& params = product_of(arguments_, tile);
+    const auto& a_scale = a_scale_of(arguments_, tile);
+    const auto& b_scale = b_scale_of(arguments_, tile);
+    const int a_first = 4 * scale_shift<config>(tile);
     // A lane has four neighbouring rows of every 128.
     constexpr int kGroupRows = 4 * 32;
     const int lane_row = 4 * lane_;
@@ -147,20 +154,20 @@ class ScaleProducer {
 #pragma unroll
       for (int row = 0; row < config.tile_m; row += kGroupRows) {
         if (config.tile_m % kGroupRows == 0 || row + lane_row < config.tile_m) {
-          bring_four(smem_.a_scale(stage) + 4 * (row + lane_row), params_.a_scale,
-                     row_a + row + lane_row, params_.m, k_block);
+          bring_four(smem_.a_scale(stage) + a_first + 4 * (row + lane_row), a_scale,
+                     tile.row_a + row + lane_row, params.m, k_block);
         }
       }
       if constexpr (config.recipe == ScaleRecipe::kBlock1d) {
 #pragma unroll
         for (int row = 0; row < config.tile_n; row += kGroupRows) {
           if (config.tile_n % kGroupRows == 0 || row + lane_row < config.tile_n) {
-            bring_four(smem_.b_scale(stage) + 4 * (row + lane_row), params_.b_scale,
-                       row_b + row + lane_row, params_.n, k_block);
+            bring_four(smem_.b_scale(stage) + 4 * (row + lane_row), b_scale,
+                       tile.row_b + row + lane_row, params.n, k_block);
           }
         }
       } else if (lane_ == 0) {
-        bring_one(smem_.b_scale(stage), params_.b_scale, min(row_b, params_.n - 1) / kScaleBlock,
+        bring_one(smem_.b_scale(stage), b_scale, min(tile.row_b, params.n - 1) / kScaleBlock,
                   k_block);
       }
       if constexpr (path == ScalePath::kDecode) {
@@ -191,25 +198,19 @@ class ScaleProducer {
     }
   }
 
-  const GemmParams& params_;
+  const GemmArguments<config>& arguments_;
   const GemmAddresses<config>& smem_;
   int lane_;
   RingPosition<config.stages> ring_;
 };
 
 template <GemmConfig config, ScalePath path>
-__device__ __forceinline__ void produce_scales(const GemmParams& params,
-                                               const GemmAddresses<config>& smem,
-                                               const Rasterization& raster) {
-  constexpr int cluster_size = ClusterPosition<config>::size;
-  const ClusterPosition<config> position;
-  ScaleProducer<config, path> producer(params, smem);
-  for (int linear = static_cast<int>(blockIdx.x) / cluster_size; linear < raster.num_clusters();
-       linear += static_cast<int>(gridDim.x) / cluster_size) {
-    const TileIndex cluster = raster.cluster(linear);
-    producer.produce((cluster.m * config.cluster_m + position.m) * config.tile_m,
-                     (cluster.n * config.cluster_n + position.n) * config.tile_n, 0,
-                     num_k_blocks(params));
+__device__ __forceinline__ void produce_scales(const GemmArguments<config>& arguments,
+                                               const GemmAddresses<config>& smem) {
+  ScaleProducer<config, path> producer(arguments, smem);
+  for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
+    const Tile tile = walk.tile();
+    producer.produce(tile, 0, num_k_blocks(product_of(arguments, tile)));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/gemm/load_scale.cuh"
 #include "kernels/gemm/output_value.cuh"
 #include "kernels/gemm/streamed_consumer.cuh"
+#include "kernels/gemm/tile_walk.cuh"
 #include "kernels/ptx/shared_memory.cuh"
 #include "kernels/ptx/thread_block.cuh"
 
@@ -22,24 +23,29 @@ class StreamedEpilogue {
   // A unit is two neighbouring rows of A at one row of B.
   static constexpr int num_units = Part::registers / 2;
 
-  __device__ __forceinline__ StreamedEpilogue(const GemmParams& params, const Part& part)
-      : params_(params), part_(part) {}
+  __device__ __forceinline__ StreamedEpilogue(const GemmArguments<config>& arguments,
+                                              const Part& part)
+      : arguments_(arguments), part_(part) {}
 
   // Multiplies by the scales that the main loop left to be applied.
-  __device__ __forceinline__ void scale(Sums& total, int row_a, int row_b) const {
+  __device__ __forceinline__ void scale(Sums& total, const Tile& tile) const {
     if constexpr (config.recipe == ScaleRecipe::kTensor) {
       const float factor =
-          __fmul_rn(load_scale(params_.a_scale, 0), load_scale(params_.b_scale, 0));
+          __fmul_rn(load_scale(a_scale_of(arguments_, tile), 0),
+                    load_scale(b_scale_of(arguments_, tile), 0));
 #pragma unroll
       for (int i = 0; i < Part::registers; ++i) total[i] = __fmul_rn(total[i], factor);
     }
     if constexpr (config.recipe == ScaleRecipe::kRow) {
+      const GemmParams& params = product_of(arguments_, tile);
+      const auto& a_scales = a_scale_of(arguments_, tile);
+      const auto& b_scales = b_scale_of(arguments_, tile);
       float b_scale[2];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        b_scale[r] = row_scale(params_.b_scale, row_b + part_.b_row() + 8 * r, params_.n);
+        b_scale[r] = row_scale(b_scales, tile.row_b + part_.b_row() + 8 * r, params.n);
       }
-      int row = row_a + part_.a_row();
+      int row = tile.row_a + part_.a_row();
 #pragma unroll
       for (int group = 0; group < Part::a_rows / 8; ++group) {
 #pragma unroll
@@ -47,7 +53,7 @@ class StreamedEpilogue {
           // PERF: one scale after the other; all of them at once, with their addresses, would
           // spill.
           asm volatile("" : "+r"(row), "+f"(total[group * 4]));
-          const float a_scale = row_scale(params_.a_scale, row + 8 * group + c, params_.m);
+          const float a_scale = row_scale(a_scales, row + 8 * group + c, params.m);
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
             float& value = total[group * 4 + r * 2 + c];
@@ -58,10 +64,10 @@ class StreamedEpilogue {
     }
   }
 
-  __device__ __forceinline__ void store(const Sums& total, int row_a, int row_b) const {
+  __device__ __forceinline__ void store(const Sums& total, const Tile& tile) const {
 #pragma unroll
     for (int unit = 0; unit < num_units; ++unit) {
-      store_unit({total[2 * unit], total[2 * unit + 1]}, unit, row_a, row_b);
+      store_unit({total[2 * unit], total[2 * unit + 1]}, unit, tile);
     }
   }
 
@@ -74,8 +80,8 @@ class StreamedEpilogue {
   }
 
   // Adds what every split shared, for each num_splits-th unit, and stores it.
-  __device__ __forceinline__ void store_shared(unsigned shared_sums, int split, int row_a,
-                                               int row_b) const {
+  __device__ __forceinline__ void store_shared(unsigned shared_sums, int split,
+                                               const Tile& tile) const {
     unsigned from[config.num_splits];
 #pragma unroll
     for (int i = 0; i < config.num_splits; ++i) {
@@ -94,7 +100,7 @@ class StreamedEpilogue {
         sum.x = __fadd_rn(sum.x, part[i].x);
         sum.y = __fadd_rn(sum.y, part[i].y);
       }
-      store_unit(sum, unit, row_a, row_b);
+      store_unit(sum, unit, tile);
     }
   }
 
@@ -110,27 +116,31 @@ class StreamedEpilogue {
   }
 
   // Each step rounds: written as one expression the compiler could fuse them.
-  __device__ __forceinline__ float finish(float value, int row, int column) const {
-    if (row >= params_.m || column >= params_.n) return value;
+  __device__ __forceinline__ float finish(float value, const Tile& tile, int row, int column) const {
+    const GemmParams& params = product_of(arguments_, tile);
+    if (row >= tile.end_a || column >= params.n) return value;
     if constexpr (config.accumulates) {
       value = __fadd_rn(value,
-                        load_value(params_.output, row * params_.output_stride + column, config.d));
+                        load_value(output_of(arguments_, tile),
+                                   row * params.output_stride + column, config.d));
     }
     if constexpr (config.has_bias) {
-      value = __fadd_rn(value, load_value(params_.bias, column * params_.bias_stride,
-                                          static_cast<DType>(params_.bias_dtype)));
+      value = __fadd_rn(value,
+                        load_value(bias_of(arguments_, tile), column * params.bias_stride,
+                                   static_cast<DType>(params.bias_dtype)));
     }
     return value;
   }
 
-  __device__ __forceinline__ void store_unit(float2 sum, int unit, int row_a, int row_b) const {
-    int row = row_a + part_.a_row() + unit / 2 * 8;
-    int column = row_b + part_.b_row() + unit % 2 * 8;
-    const float first = finish(sum.x, row, column);
-    const float second = finish(sum.y, row + 1, column);
-    if (params_.stores_directly != 0) {
-      store_inside(row, column, first);
-      store_inside(row + 1, column, second);
+  __device__ __forceinline__ void store_unit(float2 sum, int unit, const Tile& tile) const {
+    const GemmParams& params = product_of(arguments_, tile);
+    int row = tile.row_a + part_.a_row() + unit / 2 * 8;
+    int column = tile.row_b + part_.b_row() + unit % 2 * 8;
+    const float first = finish(sum.x, tile, row, column);
+    const float second = finish(sum.y, tile, row + 1, column);
+    if (params.stores_directly != 0) {
+      store_inside(tile, row, column, first);
+      store_inside(tile, row + 1, column, second);
       return;
     }
     // PERF: the lane with the next column has the same two rows. One of the two takes the first of
@@ -146,22 +156,24 @@ class StreamedEpilogue {
     }
     // Rows are whole multiples of 16 bytes: both columns are inside or neither. (F32 sums in the
     // workspace have rows of any length in a stride of such multiples: one more is written.)
-    if (row >= params_.m || column >= params_.n) return;
-    const long long at = row * params_.output_stride + column;
+    if (row >= tile.end_a || column >= params.n) return;
+    const long long at = row * params.output_stride + column;
     if constexpr (config.d == DType::kF32) {
-      *reinterpret_cast<float2*>(static_cast<float*>(params_.output) + at) = {low, high};
+      *reinterpret_cast<float2*>(static_cast<float*>(output_of(arguments_, tile)) + at) = {low, high};
     } else {
-      *reinterpret_cast<unsigned*>(static_cast<unsigned short*>(params_.output) + at) =
+      *reinterpret_cast<unsigned*>(static_cast<unsigned short*>(output_of(arguments_, tile)) + at) =
           pack_16bit<config.d>(low, high);
     }
   }
 
-  __device__ __forceinline__ void store_inside(int row, int column, float value) const {
-    if (row >= params_.m || column >= params_.n) return;
-    store_value<config.d>(params_.output, row * params_.output_stride + column, value);
+  __device__ __forceinline__ void store_inside(const Tile& tile, int row, int column,
+                                               float value) const {
+    const GemmParams& params = product_of(arguments_, tile);
+    if (row >= tile.end_a || column >= params.n) return;
+    store_value<config.d>(output_of(arguments_, tile), row * params.output_stride + column, value);
   }
 
-  const GemmParams& params_;
+  const GemmArguments<config>& arguments_;
   const Part& part_;
 };
 

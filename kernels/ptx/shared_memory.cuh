@@ -17,6 +17,15 @@ __device__ __forceinline__ unsigned short load_shared_16bit(unsigned address) {
   return value;
 }
 
+__device__ __forceinline__ float4 load_shared_chunk(unsigned address) {
+  float4 values;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(values.x), "=f"(values.y), "=f"(values.z), "=f"(values.w)
+               : "r"(address)
+               : "memory");
+  return values;
+}
+
 __device__ __forceinline__ float2 load_shared_pair(unsigned address) {
   float2 value;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"

@@ -16,11 +16,12 @@ __device__ __forceinline__ void tma_load(unsigned to, const TensorMap* map, unsi
       : "memory");
 }
 
+// What createpolicy.fractional.L2::evict_first makes for the whole of an access.
+inline constexpr unsigned long long kEvictFirst = 0x12F0000000000000ULL;
+
 // The same for what is read once: the second-level cache gives it up first.
 __device__ __forceinline__ void tma_load_once(unsigned to, const TensorMap* map, unsigned barrier,
                                               int x, int y) {
-  // What createpolicy.fractional.L2::evict_first makes for the whole of an access.
-  constexpr unsigned long long kEvictFirst = 0x12F0000000000000ULL;
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
@@ -39,6 +40,33 @@ __device__ __forceinline__ void tma_load_multicast(unsigned to, const TensorMap*
       : "memory");
 }
 
+// The same of 3-D tensor maps.
+__device__ __forceinline__ void tma_load(unsigned to, const TensorMap* map, unsigned barrier, int x,
+                                         int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
+      "{%3, %4, %5}], [%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+__device__ __forceinline__ void tma_load_once(unsigned to, const TensorMap* map, unsigned barrier,
+                                              int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "l"(kEvictFirst)
+      : "memory");
+}
+__device__ __forceinline__ void tma_load_multicast(unsigned to, const TensorMap* map,
+                                                   unsigned barrier, int x, int y, int z,
+                                                   unsigned short blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::"
+      "cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks)
+      : "memory");
+}
+
 // `bytes` consecutive bytes; addresses and size are multiples of 16.
 __device__ __forceinline__ void bulk_load(unsigned to, const void* from, unsigned bytes,
                                           unsigned barrier) {
@@ -53,6 +81,14 @@ __device__ __forceinline__ void tma_store(const TensorMap* map, unsigned from, i
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
       "r"(from), "r"(x), "r"(y)
+      : "memory");
+}
+
+__device__ __forceinline__ void tma_store(const TensorMap* map, unsigned from, int x, int y,
+                                          int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+      "r"(from), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
 

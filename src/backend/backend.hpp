@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "octavo/error.hpp"
 #include "octavo/explain.hpp"
 #include "octavo/gemm.hpp"
+#include "octavo/grouped_gemm.hpp"
 #include "octavo/quantize.hpp"
 #include "octavo/warm_up.hpp"
 
@@ -39,12 +41,18 @@ class Backend {
   }
 
   [[nodiscard]] virtual SupportReport supports(const GemmProblem&, const Execution&) const = 0;
+  [[nodiscard]] virtual SupportReport supports(const GroupedGemmProblem&,
+                                               const Execution&) const = 0;
   [[nodiscard]] virtual SupportReport supports(const AttentionProblem&, const Execution&) const = 0;
   [[nodiscard]] virtual SupportReport supports(const QuantizeProblem&, const Execution&) const = 0;
   [[nodiscard]] virtual SupportReport supports(const DequantizeProblem&,
                                                const Execution&) const = 0;
 
   [[nodiscard]] virtual Result<GemmReport> gemm(const GemmProblem&, const Execution&) const = 0;
+  [[nodiscard]] virtual Result<GemmReport> grouped_gemm(const GroupedGemmProblem&,
+                                                        const Execution&) const = 0;
+  [[nodiscard]] virtual Result<FusedGemmReport> fused_gemm(std::span<const GemmProblem>,
+                                                           const Execution&) const = 0;
   [[nodiscard]] virtual Result<AttentionReport> attention(const AttentionProblem&,
                                                           const Execution&) const = 0;
   [[nodiscard]] virtual Result<QuantizeReport> quantize(const QuantizeProblem&,
@@ -53,6 +61,10 @@ class Backend {
                                                           const Execution&) const = 0;
 
   [[nodiscard]] virtual std::size_t workspace_bytes(const GemmProblem&, const Execution&) const = 0;
+  [[nodiscard]] virtual std::size_t workspace_bytes(const GroupedGemmProblem&,
+                                                    const Execution&) const = 0;
+  [[nodiscard]] virtual std::size_t workspace_bytes(std::span<const GemmProblem>,
+                                                    const Execution&) const = 0;
   [[nodiscard]] virtual std::size_t workspace_bytes(const AttentionProblem&,
                                                     const Execution&) const = 0;
 };

@@ -3,8 +3,12 @@
 #include "cpu/cpu_backend.hpp"
 
 #include <array>
+#include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
 
+#include "backend/group_problem.hpp"
 #include "base/environment.hpp"
 #include "base/thread_pool.hpp"
 #include "cpu/cpu_attention.hpp"
@@ -89,6 +93,18 @@ class CpuBackend final : public Backend {
     return report;
   }
 
+  [[nodiscard]] SupportReport supports(const GroupedGemmProblem& problem,
+                                       const Execution& execution) const override {
+    SupportReport report = report_for(
+        std::array{named("a", problem.a), named("b", problem.b), named("d", problem.d),
+                   named("a_scale", problem.a_scale), named("b_scale", problem.b_scale),
+                   named("bias", problem.bias), named("group_ends", problem.group_ends),
+                   named("group_rows", problem.group_rows)},
+        std::array{named("a", problem.a), named("b", problem.b)}, execution);
+    if (report.supported) report.kernel = grouped_kernel(problem, execution);
+    return report;
+  }
+
   [[nodiscard]] SupportReport supports(const AttentionProblem& problem,
                                        const Execution& execution) const override {
     SupportReport report = report_for(
@@ -134,6 +150,33 @@ class CpuBackend final : public Backend {
     return GemmReport{"cpu", kernel(split, execution), split.num_splits};
   }
 
+  [[nodiscard]] Result<GemmReport> grouped_gemm(const GroupedGemmProblem& problem,
+                                                const Execution& execution) const override {
+    std::int64_t begin = 0;
+    for (std::int64_t group = 0; group < num_groups(problem); ++group) {
+      const GroupRows rows = rows_of_group(problem, group, begin);
+      if (!is_masked(problem)) {
+        begin = static_cast<const std::int32_t*>(problem.group_ends.data)[group];
+      }
+      if (rows.rows == 0) continue;
+      const Result<GemmReport> report =
+          gemm(problem_of_group(problem, group, rows), execution);
+      if (!report.ok()) return report.error();
+    }
+    return GemmReport{"cpu", grouped_kernel(problem, execution), 1};
+  }
+
+  [[nodiscard]] Result<FusedGemmReport> fused_gemm(std::span<const GemmProblem> problems,
+                                                   const Execution& execution) const override {
+    FusedGemmReport fused{"cpu", {}};
+    for (const GemmProblem& problem : problems) {
+      Result<GemmReport> report = gemm(problem, execution);
+      if (!report.ok()) return report.error();
+      fused.kernels.push_back(std::move(report.value().kernel));
+    }
+    return fused;
+  }
+
   [[nodiscard]] Result<AttentionReport> attention(const AttentionProblem& problem,
                                                   const Execution& execution) const override {
     const Result<int> threads = num_threads(execution);
@@ -165,6 +208,14 @@ class CpuBackend final : public Backend {
   }
 
   [[nodiscard]] std::size_t workspace_bytes(const GemmProblem&, const Execution&) const override {
+    return 0;
+  }
+  [[nodiscard]] std::size_t workspace_bytes(const GroupedGemmProblem&,
+                                            const Execution&) const override {
+    return 0;
+  }
+  [[nodiscard]] std::size_t workspace_bytes(std::span<const GemmProblem>,
+                                            const Execution&) const override {
     return 0;
   }
   [[nodiscard]] std::size_t workspace_bytes(const AttentionProblem&,
@@ -200,6 +251,14 @@ class CpuBackend final : public Backend {
     const Numerics numerics = effective(execution.numerics);
     if (numerics == Numerics::kBlocked) return blocked_gemm_kernel(problem);
     return std::string("cpu_") + to_string(numerics) + "_gemm";
+  }
+
+  // Of a group that has one row at least.
+  static std::string grouped_kernel(const GroupedGemmProblem& problem,
+                                    const Execution& execution) {
+    const std::int64_t rows = problem.a.shape[static_cast<std::size_t>(problem.a.rank - 2)];
+    if (num_groups(problem) == 0 || rows == 0) return "none";
+    return kernel(problem_of_group(problem, 0, {0, rows}), execution);
   }
 
   static std::string attention_kernel(const Execution& execution) {

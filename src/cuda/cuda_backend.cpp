@@ -3,16 +3,20 @@
 // refuses with reasons.
 #include "cuda/cuda_backend.hpp"
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cuda/driver.hpp"
 #include "cuda/gemm_launch.hpp"
+#include "cuda/grouped_launch.hpp"
 #include "cuda/jit/nvrtc_compiler.hpp"
 #include "cuda/jit/quantize_source.hpp"
 #include "cuda/plan/gemm_plan.hpp"
+#include "cuda/plan/grouped_plan.hpp"
 #include "cuda/prepared_gemm.hpp"
 #include "cuda/quantize_launch.hpp"
 
@@ -107,6 +111,12 @@ class CudaBackend final : public Backend {
         problem.a.device, "a", gemm_refusals(problem, execution),
         [&](const DeviceInfo& device) { return prepared_gemm(device, problem)->kernel; });
   }
+  [[nodiscard]] SupportReport supports(const GroupedGemmProblem& problem,
+                                       const Execution& execution) const override {
+    return support_on(
+        problem.a.device, "a", grouped_refusals(problem, execution),
+        [&](const DeviceInfo& device) { return prepared_grouped(device, problem)->kernel; });
+  }
   [[nodiscard]] SupportReport supports(const AttentionProblem&, const Execution&) const override {
     return refusal("attention");
   }
@@ -128,6 +138,30 @@ class CudaBackend final : public Backend {
       return s.error();
     }
     return GemmReport{"cuda", prepared->kernel, prepared->plan.config.num_splits};
+  }
+  [[nodiscard]] Result<GemmReport> grouped_gemm(const GroupedGemmProblem& problem,
+                                                const Execution& execution) const override {
+    const Result<DeviceInfo>& device = device_info(problem.a.device.ordinal);
+    if (!device.ok()) return device.error();
+    const std::shared_ptr<const PreparedGemm> prepared = prepared_grouped(device.value(), problem);
+    if (Status s = launch_grouped(device.value(), problem, execution, *prepared); !s.ok()) {
+      return s.error();
+    }
+    return GemmReport{"cuda", prepared->kernel, 1};
+  }
+  [[nodiscard]] Result<FusedGemmReport> fused_gemm(std::span<const GemmProblem> problems,
+                                                   const Execution& execution) const override {
+    const Result<DeviceInfo>& device = device_info(problems[0].a.device.ordinal);
+    if (!device.ok()) return device.error();
+    const auto launches = prepared_fused(device.value(), problems);
+    if (Status s = launch_fused(device.value(), problems, execution, *launches); !s.ok()) {
+      return s.error();
+    }
+    FusedGemmReport report{"cuda", {}};
+    for (const PreparedFusedLaunch& launch : *launches) {
+      report.kernels.push_back(launch.product.kernel);
+    }
+    return report;
   }
   [[nodiscard]] Result<AttentionReport> attention(const AttentionProblem&,
                                                   const Execution&) const override {
@@ -153,6 +187,23 @@ class CudaBackend final : public Backend {
     const Result<DeviceInfo>& device = device_info(problem.a.device.ordinal);
     if (!device.ok()) return 0;
     return prepared_gemm(device.value(), problem)->plan.workspace_bytes();
+  }
+  [[nodiscard]] std::size_t workspace_bytes(const GroupedGemmProblem& problem,
+                                            const Execution&) const override {
+    const Result<DeviceInfo>& device = device_info(problem.a.device.ordinal);
+    if (!device.ok()) return 0;
+    return prepared_grouped(device.value(), problem)->plan.workspace_bytes();
+  }
+  [[nodiscard]] std::size_t workspace_bytes(std::span<const GemmProblem> problems,
+                                            const Execution&) const override {
+    const Result<DeviceInfo>& device = device_info(problems[0].a.device.ordinal);
+    if (!device.ok()) return 0;
+    // Launches follow one another on the stream: one's memory serves the next.
+    std::size_t most = 0;
+    for (const PreparedFusedLaunch& launch : *prepared_fused(device.value(), problems)) {
+      most = std::max(most, launch.product.plan.workspace_bytes());
+    }
+    return most;
   }
   [[nodiscard]] std::size_t workspace_bytes(const AttentionProblem&,
                                             const Execution&) const override {

@@ -7,8 +7,12 @@
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "cuda/jit/gemm_source.hpp"
+#include "cuda/plan/grouped_plan.hpp"
+#include "kernels/contract/finish_output_params.hpp"
 #include "kernels/contract/smem_bytes.hpp"
 #include "naming/kernel_name.hpp"
 
@@ -21,6 +25,7 @@ class PlanKey {
  public:
   PlanKey(int device, const GemmProblem& problem) {
     add(device);
+    add(static_cast<std::int64_t>(Grouping::kNone));
     add_view(problem.a);
     add_view(problem.b);
     add_view(problem.d);
@@ -28,6 +33,18 @@ class PlanKey {
     add(static_cast<std::int64_t>(problem.accumulation));
     add(static_cast<std::int64_t>(problem.output_mode));
     add(problem.num_splits);
+    add(problem.bias.present() ? 1 : 0);
+  }
+  PlanKey(int device, const GroupedGemmProblem& problem) {
+    add(device);
+    add(static_cast<std::int64_t>(Grouping::kRows));
+    add_view(problem.a);
+    add_view(problem.b);
+    add_view(problem.d);
+    add(static_cast<std::int64_t>(problem.recipe));
+    add(static_cast<std::int64_t>(problem.accumulation));
+    add(static_cast<std::int64_t>(problem.output_mode));
+    add(problem.expected_rows);
     add(problem.bias.present() ? 1 : 0);
   }
 
@@ -72,40 +89,92 @@ class PlanKey {
 
 struct HashOfKey {
   std::size_t operator()(const PlanKey& key) const { return key.hash(); }
+  std::size_t operator()(const std::vector<PlanKey>& keys) const {
+    std::size_t hash = 0;
+    for (const PlanKey& key : keys) hash = hash * 31 + key.hash();
+    return hash;
+  }
 };
 
-std::shared_ptr<const PreparedGemm> prepare(const DeviceInfo& device, const GemmProblem& problem) {
-  auto prepared = std::make_shared<PreparedGemm>();
-  prepared->plan = plan_gemm(problem, device.num_multiprocessors);
-  switch (prepared->plan.work) {
-    case GemmWork::kNothing: prepared->kernel = "none"; break;
-    case GemmWork::kEpilogue: prepared->kernel = kFinishOutputEntry; break;
+void set_plan(GemmPlan plan, PreparedGemm& prepared) {
+  prepared.plan = std::move(plan);
+  switch (prepared.plan.work) {
+    case GemmWork::kNothing: prepared.kernel = "none"; break;
+    case GemmWork::kEpilogue: prepared.kernel = kFinishOutputEntry; break;
     case GemmWork::kProduct:
-      prepared->kernel = kernel_name(prepared->plan.config);
-      prepared->shared_bytes = gemm_shared_memory(prepared->plan.config).total_bytes;
+      prepared.kernel = kernel_name(prepared.plan.config);
+      prepared.shared_bytes = gemm_shared_memory(prepared.plan.config).total_bytes;
       break;
   }
+}
+
+std::shared_ptr<const PreparedGemm> prepare(GemmPlan plan) {
+  auto prepared = std::make_shared<PreparedGemm>();
+  set_plan(std::move(plan), *prepared);
   return prepared;
+}
+
+// What was made for a key before, or what `make` makes of it now. Thread-safe.
+template <typename Key, typename Value>
+class Memory {
+ public:
+  template <typename Make>
+  std::shared_ptr<const Value> get(const Key& key, const Make& make) {
+    // About a kilobyte each. Prompts of all lengths would fill memory otherwise; what is dropped is
+    // planned again.
+    constexpr std::size_t kMaxRemembered = 4096;
+    {
+      const std::shared_lock lock(mutex_);
+      if (const auto found = made_.find(key); found != made_.end()) return found->second;
+    }
+    std::shared_ptr<const Value> made = make();
+    const std::scoped_lock lock(mutex_);
+    if (made_.size() >= kMaxRemembered) made_.clear();
+    return made_.emplace(key, std::move(made)).first->second;
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::unordered_map<Key, std::shared_ptr<const Value>, HashOfKey> made_;
+};
+
+using Plans = Memory<PlanKey, PreparedGemm>;
+
+Plans& plans() {
+  static Plans plans;
+  return plans;
 }
 
 }  // namespace
 
 std::shared_ptr<const PreparedGemm> prepared_gemm(const DeviceInfo& device,
                                                   const GemmProblem& problem) {
-  // About a kilobyte each. Prompts of all lengths would fill memory otherwise; what is dropped is
-  // planned again.
-  constexpr std::size_t kMaxRemembered = 4096;
-  static std::shared_mutex mutex;
-  static std::unordered_map<PlanKey, std::shared_ptr<const PreparedGemm>, HashOfKey> remembered;
-  const PlanKey key(device.ordinal, problem);
-  {
-    const std::shared_lock lock(mutex);
-    if (const auto found = remembered.find(key); found != remembered.end()) return found->second;
-  }
-  std::shared_ptr<const PreparedGemm> prepared = prepare(device, problem);
-  const std::scoped_lock lock(mutex);
-  if (remembered.size() >= kMaxRemembered) remembered.clear();
-  return remembered.emplace(key, std::move(prepared)).first->second;
+  return plans().get(PlanKey(device.ordinal, problem), [&] {
+    return prepare(plan_gemm(problem, device.num_multiprocessors));
+  });
+}
+
+std::shared_ptr<const PreparedGemm> prepared_grouped(const DeviceInfo& device,
+                                                     const GroupedGemmProblem& problem) {
+  return plans().get(PlanKey(device.ordinal, problem), [&] {
+    return prepare(plan_grouped(problem, device.num_multiprocessors));
+  });
+}
+
+std::shared_ptr<const std::list<PreparedFusedLaunch>> prepared_fused(
+    const DeviceInfo& device, std::span<const GemmProblem> problems) {
+  static Memory<std::vector<PlanKey>, std::list<PreparedFusedLaunch>> calls;
+  std::vector<PlanKey> key;
+  for (const GemmProblem& problem : problems) key.emplace_back(device.ordinal, problem);
+  return calls.get(key, [&] {
+    auto launches = std::make_shared<std::list<PreparedFusedLaunch>>();
+    for (FusedLaunch& launch : plan_fused(problems, device.num_multiprocessors)) {
+      PreparedFusedLaunch& prepared = launches->emplace_back();
+      prepared.problems = std::move(launch.problems);
+      set_plan(std::move(launch.plan), prepared.product);
+    }
+    return std::shared_ptr<const std::list<PreparedFusedLaunch>>(std::move(launches));
+  });
 }
 
 }  // namespace octavo::cuda

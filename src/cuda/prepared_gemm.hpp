@@ -4,12 +4,17 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <list>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "cuda/driver.hpp"
 #include "cuda/plan/gemm_plan.hpp"
 #include "octavo/gemm.hpp"
+#include "octavo/grouped_gemm.hpp"
 
 namespace octavo::cuda {
 
@@ -26,5 +31,16 @@ struct PreparedGemm {
 // The plan of a problem without refusals. Thread-safe.
 [[nodiscard]] std::shared_ptr<const PreparedGemm> prepared_gemm(const DeviceInfo& device,
                                                                 const GemmProblem& problem);
+
+[[nodiscard]] std::shared_ptr<const PreparedGemm> prepared_grouped(
+    const DeviceInfo& device, const GroupedGemmProblem& problem);
+
+// A launch of fused_gemm() and the places of its problems in the call.
+struct PreparedFusedLaunch {
+  std::vector<std::size_t> problems;
+  PreparedGemm product;
+};
+[[nodiscard]] std::shared_ptr<const std::list<PreparedFusedLaunch>> prepared_fused(
+    const DeviceInfo& device, std::span<const GemmProblem> problems);
 
 }  // namespace octavo::cuda

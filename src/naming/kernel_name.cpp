@@ -25,6 +25,7 @@ constexpr std::array kSums = {MainloopSum::kPromoted, MainloopSum::kFast};
 
 constexpr std::string_view kScaleType = "f32x";
 constexpr std::string_view kSplit = "split";
+constexpr std::array kGroupings = {Grouping::kRows, Grouping::kProducts};
 constexpr std::string_view kAccumulate = "accumulate";
 constexpr std::string_view kBias = "bias";
 // No word of the grammar, so that a value outside its enum is refused when read back.
@@ -49,6 +50,16 @@ std::string_view schedule_word(Schedule schedule) {
     case Schedule::kCooperative: return "cooperative";
     case Schedule::kPingpong: return "pingpong";
     case Schedule::kStreamed: return "streamed";
+  }
+  return kNoWord;
+}
+
+// Grouping::kNone has none.
+std::string_view grouping_word(Grouping grouping) {
+  switch (grouping) {
+    case Grouping::kNone: return "";
+    case Grouping::kRows: return "grouped";
+    case Grouping::kProducts: return "fused";
   }
   return kNoWord;
 }
@@ -88,8 +99,8 @@ constexpr std::string_view kBlockSumRule =
     "Write "
     "f32, or tensor, row or none as the scales of A and B.";
 constexpr std::string_view kFlagRule =
-    "; the raster order may be followed by split<number, from 2 on>, accumulate, then bias, each "
-    "at most once, and nothing else. Remove it or put it in order.";
+    "; the raster order may be followed by split<number, from 2 on>, grouped or fused, accumulate, "
+    "then bias, each at most once, and nothing else. Remove it or put it in order.";
 
 // What a name has between two underscores, or nothing after its last word.
 struct Word {
@@ -279,6 +290,12 @@ class NameParser {
   bool read_flags() {
     Word word = next();
     if (read_splits(word)) word = next();
+    for (const Grouping grouping : kGroupings) {
+      if (word.text != grouping_word(grouping)) continue;
+      config_.grouping = grouping;
+      word = next();
+      break;
+    }
     config_.accumulates = word.text == kAccumulate;
     if (config_.accumulates) word = next();
     config_.has_bias = word.text == kBias;
@@ -300,7 +317,7 @@ class NameParser {
 std::string kernel_name(const GemmConfig& config) {
   // NOTE: this names every field, so a field that the name lacks does not compile.
   const auto& [a, b, d, recipe, sum, schedule, tile_m, tile_n, tile_k, cluster_m, cluster_n, stages,
-               unroll_k, raster_group_m, accumulates, has_bias, num_splits] = config;
+               unroll_k, raster_group_m, accumulates, has_bias, num_splits, grouping] = config;
   const bool is_recipe = std::find(kRecipes.begin(), kRecipes.end(), recipe) != kRecipes.end();
   const std::string_view a_scale = is_recipe ? to_string(a_granularity(recipe)) : kNoWord;
   const std::string_view b_scale = is_recipe ? to_string(b_granularity(recipe)) : kNoWord;
@@ -334,6 +351,8 @@ std::string kernel_name(const GemmConfig& config) {
                  num_splits != 1 ? "_" : "",
                  num_splits != 1 ? kSplit : "",
                  num_splits != 1 ? number(num_splits) : "",
+                 grouping != Grouping::kNone ? "_" : "",
+                 grouping_word(grouping),
                  accumulates ? "_" : "",
                  accumulates ? kAccumulate : "",
                  has_bias ? "_" : "",

@@ -18,11 +18,11 @@ std::string config_text(const GemmConfig& config) {
   return fmt::format(
       "octavo::GemmConfig{{octavo::DType({}), octavo::DType({}), octavo::DType({}), "
       "octavo::ScaleRecipe({}), octavo::MainloopSum({}), octavo::Schedule({}), {}, {}, {}, {}, {}, "
-      "{}, {}, {}, {}, {}, {}}}",
+      "{}, {}, {}, {}, {}, {}, octavo::Grouping({})}}",
       number(config.a), number(config.b), number(config.d), number(config.recipe),
       number(config.sum), number(config.schedule), config.tile_m, config.tile_n, config.tile_k,
       config.cluster_m, config.cluster_n, config.stages, config.unroll_k, config.raster_group_m,
-      config.accumulates, config.has_bias, config.num_splits);
+      config.accumulates, config.has_bias, config.num_splits, number(config.grouping));
 }
 
 // The entry around kernels/gemm/<function>.cuh. `blocks`: that a multiprocessor must hold at once.
@@ -42,8 +42,8 @@ KernelSource gemm_source(const GemmConfig& config) {
   std::string text = fmt::format(
       "#include \"kernels/gemm/{0}.cuh\"\n"
       "extern \"C\" __global__ void __launch_bounds__({1}, {2})\n"
-      "{3}(const __grid_constant__ octavo::GemmParams params) {{\n"
-      "  octavo::{0}<{4}>(params);\n}}\n",
+      "{3}(const __grid_constant__ octavo::GemmArguments<{4}> arguments) {{\n"
+      "  octavo::{0}<{4}>(arguments);\n}}\n",
       config.schedule == Schedule::kStreamed ? "gemm_streamed" : "gemm_warpspecialized",
       num_threads(config), blocks_per_multiprocessor(config), name, config_text(config));
   return {std::move(name), std::move(text)};

@@ -31,17 +31,21 @@ int data_type(DType dtype) {
 Result<TensorMap> encode(const Driver& api, const MatrixBoxes& matrix) {
   TensorMap map{};
   const auto element_bytes = static_cast<std::uint64_t>(size_bytes(matrix.dtype));
-  const std::array<std::uint64_t, 2> extents{static_cast<std::uint64_t>(matrix.columns),
-                                             static_cast<std::uint64_t>(matrix.rows)};
-  const std::uint64_t stride = static_cast<std::uint64_t>(matrix.row_stride) * element_bytes;
-  const std::array<std::uint32_t, 2> box{
+  const int rank = matrix.num_matrices > 0 ? 3 : 2;
+  const std::array<std::uint64_t, 3> extents{static_cast<std::uint64_t>(matrix.columns),
+                                             static_cast<std::uint64_t>(matrix.rows),
+                                             static_cast<std::uint64_t>(matrix.num_matrices)};
+  const std::array<std::uint64_t, 2> strides{
+      static_cast<std::uint64_t>(matrix.row_stride) * element_bytes,
+      static_cast<std::uint64_t>(matrix.matrix_stride) * element_bytes};
+  const std::array<std::uint32_t, 3> box{
       static_cast<std::uint32_t>(kSwizzleBytes / static_cast<int>(element_bytes)),
-      static_cast<std::uint32_t>(matrix.box_rows)};
-  const std::array<std::uint32_t, 2> element_strides{1, 1};
-  const int code =
-      api.TensorMapEncodeTiled(&map, data_type(matrix.dtype), 2, const_cast<void*>(matrix.data),
-                               extents.data(), &stride, box.data(), element_strides.data(),
-                               kInterleaveNone, kSwizzle128, kL2Promotion256, kFillZeros);
+      static_cast<std::uint32_t>(matrix.box_rows), 1};
+  const std::array<std::uint32_t, 3> element_strides{1, 1, 1};
+  const int code = api.TensorMapEncodeTiled(
+      &map, data_type(matrix.dtype), static_cast<std::uint32_t>(rank),
+      const_cast<void*>(matrix.data), extents.data(), strides.data(), box.data(),
+      element_strides.data(), kInterleaveNone, kSwizzle128, kL2Promotion256, kFillZeros);
   if (Status s = api.check(code, "cuTensorMapEncodeTiled"); !s.ok()) return s.error();
   return map;
 }

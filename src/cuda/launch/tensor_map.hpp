@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TMA descriptors of 2-D tensors in device memory.
+// TMA descriptors of matrices in device memory.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,10 @@ struct MatrixBoxes {
   std::int64_t columns;
   std::int64_t row_stride;  // elements
   int box_rows;
+  // Of a stack of them, a 3-D tensor: how many, and from one to the next, as row_stride. Boxes have
+  // rows of one matrix only. 0: a 2-D tensor.
+  std::int64_t num_matrices = 0;
+  std::int64_t matrix_stride = 0;
 
   friend bool operator==(const MatrixBoxes&, const MatrixBoxes&) = default;
 };

@@ -13,9 +13,22 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/plan/plan_parts.hpp"
 #include "kernels/contract/smem_bytes.hpp"
 
 namespace octavo::cuda {
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
+
+bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+
+void refuse_operand(const char* name, const TensorView& view, std::vector<Reason>& reasons) {
+  if (is_fp8(view.dtype)) return;
+  reasons.push_back({"dtype", name, to_string(view.dtype),
+                     "e4m3 or e5m2: the \"cuda\" back end multiplies FP8 operands only"});
+}
+
 namespace {
 
 // Shared memory of one thread block on compute capability 9.0 (CUDA C++ programming guide, table of
@@ -23,16 +36,6 @@ namespace {
 constexpr int kMaxSharedBytes = 227 * 1024;
 // Of each of two on one multiprocessor: half of 228 KiB less the system's 1 KiB.
 constexpr int kMaxSharedBytesOfTwo = 113 * 1024;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
-
-struct Extents {
-  std::int64_t batch;
-  std::int64_t m;
-  std::int64_t n;
-  std::int64_t k;
-};
 
 Extents extents_of(const GemmProblem& problem) {
   const auto& a = problem.a;
@@ -47,14 +50,6 @@ std::int64_t row_stride(const TensorView& view) {
 }
 std::int64_t col_stride(const TensorView& view) {
   return view.strides[static_cast<std::size_t>(view.rank - 1)];
-}
-
-bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
-
-void refuse_operand(const char* name, const TensorView& view, std::vector<Reason>& reasons) {
-  if (is_fp8(view.dtype)) return;
-  reasons.push_back({"dtype", name, to_string(view.dtype),
-                     "e4m3 or e5m2: the \"cuda\" back end multiplies FP8 operands only"});
 }
 
 // PERF: measured on an H200 (docs/experiments.md, "Around the product"). What a kernel's launch
@@ -82,10 +77,12 @@ bool reads_operand_in_place(const TensorView& view) {
   const std::int64_t stride = row_stride(view);
   const bool one_row = view.shape[static_cast<std::size_t>(view.rank - 2)] == 1;
   const std::int64_t k = view.shape[static_cast<std::size_t>(view.rank - 1)];
-  return aligned(view.data) && (k == 1 || col_stride(view) == 1) &&
+  return is_aligned(view.data) && (k == 1 || col_stride(view) == 1) &&
          (one_row || (stride >= k && stride % kRepackAlignment == 0 && stride < kMaxTmaStride)) &&
          (view.rank == 2 || view.shape[0] == 1 || view.strides[0] % kRepackAlignment == 0);
 }
+
+}  // namespace
 
 OperandPlan plan_operand(const TensorView& view) {
   OperandPlan plan;
@@ -117,6 +114,8 @@ OperandPlan plan_operand(const TensorView& view) {
                moves_words ? kCopyBytesPerMicrosecond : kUnalignedBytesPerMicrosecond);
   return plan;
 }
+
+namespace {
 
 // Whether a kernel of its own writes D: FP8, or elements of a row that are not adjacent. (The
 // stride of a dimension of one element may be anything.)
@@ -170,6 +169,18 @@ std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
   return shapes;
 }
 
+}  // namespace
+
+int most_stages(GemmConfig config) {
+  const int most =
+      config.schedule == Schedule::kStreamed ? kMaxSharedBytesOfTwo : kMaxSharedBytes;
+  config.stages = 0;
+  do {
+    ++config.stages;
+  } while (gemm_shared_memory(config).total_bytes <= most);
+  return config.stages - 1;
+}
+
 // K-blocks in the body of a streamed product's main loop, of which one is multiplied while another
 // is promoted: as many as their sums leave without spills where two thread blocks share the
 // registers.
@@ -178,6 +189,8 @@ int streamed_unroll(const GemmConfig& config) {
   const int registers_of_sums = streamed_consumers(config) == 1 ? 64 : 32;
   return std::min(kMost, registers_of_sums / (streamed_part_rows(config) / 2));
 }
+
+namespace {
 
 // PERF: measured on an H200 (docs/experiments.md, "Few rows"): what limits a streamed product, in
 // cycles of 1.75 GHz.
@@ -374,14 +387,7 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
     set_shape(shape, cluster_m, cluster_n, config);
     const bool is_streamed = shape.schedule == Schedule::kStreamed;
     if (is_streamed) config.unroll_k = streamed_unroll(config);
-    config.stages = shape.stages;
-    if (shape.stages == kAllStages) {
-      const int most = is_streamed ? kMaxSharedBytesOfTwo : kMaxSharedBytes;
-      do {
-        ++config.stages;
-      } while (gemm_shared_memory(config).total_bytes <= most);
-      --config.stages;
-    }
+    config.stages = shape.stages == kAllStages ? most_stages(config) : shape.stages;
     if (std::string reason = unsuitable(config, e); !reason.empty()) {
       if (refused != nullptr) refused->push_back({config, std::move(reason)});
       return;
@@ -456,7 +462,7 @@ GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors) {
     // TMA writes whole 16 bytes: the end of a row that is no multiple of them would be followed by
     // others in what may be somebody else's memory.
     const int d_element = size_bytes(d.dtype);
-    plan.stores_directly = !aligned(d.data) || row_stride(d) <= 0 || e.n * d_element % 16 != 0 ||
+    plan.stores_directly = !is_aligned(d.data) || row_stride(d) <= 0 || e.n * d_element % 16 != 0 ||
                            row_stride(d) * d_element % 16 != 0 ||
                            (d.rank == 3 && d.strides[0] * d_element % 16 != 0);
   }

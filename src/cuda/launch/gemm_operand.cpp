@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/launch/gemm_operand.hpp"
+
+#include <cstdint>
+
+#include "cuda/jit/gemm_source.hpp"
+#include "kernels/contract/repack_params.hpp"
+
+namespace octavo::cuda {
+namespace {
+
+// Bulk copies move multiples of 16 bytes between multiples of 16 bytes; with a multiple of 4 rows
+// none reads past the last.
+bool is_bulk(const ScaleParams& scale, int rows) {
+  constexpr int kVector = 4;
+  return scale.row_stride == 1 && scale.k_stride % kVector == 0 && rows % kVector == 0 &&
+         reinterpret_cast<std::uintptr_t>(scale.data) % (kVector * sizeof(float)) == 0;
+}
+
+ScalePath scale_path(const GemmConfig& config, const GemmParams& params) {
+  if (params.a_scale.is_ue8m0 != 0 || params.b_scale.is_ue8m0 != 0) return ScalePath::kDecode;
+  const bool is_whole = is_bulk(params.a_scale, params.m) &&
+                        (config.recipe != ScaleRecipe::kBlock1d || is_bulk(params.b_scale, params.n));
+  return is_whole ? ScalePath::kBulk : ScalePath::kCopy;
+}
+
+}  // namespace
+
+static const std::byte* offset(const TensorView& view, std::int64_t elements) {
+  return static_cast<const std::byte*>(view.data) + elements * size_bytes(view.dtype);
+}
+
+// One matrix of a batch.
+TensorView matrix_of(const TensorView& view, bool batched, std::int64_t index) {
+  if (view.absent() || !batched) return view;
+  TensorView one = view;
+  one.data = offset(view, index * view.strides[0]);
+  one.rank = view.rank - 1;
+  for (std::size_t i = 0; i + 1 < view.shape.size(); ++i) {
+    one.shape[i] = view.shape[i + 1];
+    one.strides[i] = view.strides[i + 1];
+  }
+  return one;
+}
+
+// One matrix's scales as the kernel reads them; null without scales.
+ScaleParams scale_params(const TensorView& scale) {
+  ScaleParams params{};
+  if (scale.absent()) return params;
+  params.data = scale.data;
+  params.row_stride = scale.strides[0];
+  params.k_stride = scale.rank > 1 ? scale.strides[1] : 0;
+  params.is_ue8m0 = scale.dtype == DType::kUE8M0 ? 1 : 0;
+  return params;
+}
+
+Result<Operand> place_operand(const KernelLauncher& launcher, const TensorView& view,
+                              const OperandPlan& plan, std::byte* memory) {
+    const bool batched = view.rank == 3;
+    const auto row = static_cast<std::size_t>(view.rank - 2);
+    Operand result{static_cast<const std::byte*>(view.data),
+                   view.dtype,
+                   batched ? view.shape[0] : 1,
+                   view.shape[row],
+                   view.shape[row + 1],
+                   view.strides[row],
+                   batched ? view.strides[0] : 0};
+    if (plan.path == OperandPath::kDirect) {
+      // The stride of a single row may be anything; TMA asks for a multiple of 16 bytes.
+      if (result.rows == 1) {
+        result.row_stride = (result.k + kRepackAlignment - 1) / kRepackAlignment * kRepackAlignment;
+      }
+      return result;
+    }
+    RepackParams params{};
+    params.from = view.data;
+    params.to = memory;
+    params.batch = plan.num_copies;
+    params.rows = result.rows;
+    params.k = result.k;
+    params.from_batch_stride = result.batch_stride;
+    params.from_row_stride = result.row_stride;
+    params.from_k_stride = view.strides[row + 1];
+    params.to_batch_stride = plan.batch_stride;
+    params.to_row_stride = plan.row_stride;
+    params.layout = plan.from;
+    if (Status s = launcher.launch_small(kRepackOperandEntry, repack_operand_source,
+                                num_repack_tiles(params), kRepackThreads, params);
+        !s.ok()) {
+      return s.error();
+    }
+    result.data = memory;
+    result.row_stride = plan.row_stride;
+    result.batch_stride = plan.batch_stride;
+    return result;
+  }
+
+Operand matrix_of(const Operand& operand, std::int64_t index) {
+  Operand one = operand;
+  one.data += index * operand.batch_stride;
+  one.num_matrices = 1;
+  return one;
+}
+
+Status set_operands(const Driver& api, const GemmConfig& config, const Operand& a, const Operand& b,
+                    GemmParams& params) {
+  params.m = static_cast<int>(a.rows);
+  params.n = static_cast<int>(b.rows);
+  params.k = static_cast<int>(a.k);
+  params.scale_path = scale_path(config, params);
+  const auto set_map = [&](const Operand& operand, int box_rows, TensorMap& map) -> Status {
+    MatrixBoxes boxes{operand.data, operand.dtype,      operand.rows,
+                      operand.k,    operand.row_stride, box_rows};
+    if (config.grouping == Grouping::kRows) {
+      boxes.num_matrices = operand.num_matrices;
+      boxes.matrix_stride =
+          operand.num_matrices > 1 ? operand.batch_stride : operand.rows * operand.row_stride;
+    }
+    const Result<TensorMap> made = make_tensor_map(api, boxes);
+    if (!made.ok()) return made.error();
+    map = made.value();
+    return Ok{};
+  };
+  if (Status s = set_map(a, config.tile_m / config.cluster_n, params.a); !s.ok()) return s;
+  return set_map(b, config.tile_n / config.cluster_m, params.b);
+}
+
+Status set_output_map(const Driver& api, const GemmConfig& config, GemmParams& params,
+                      std::int64_t num_matrices, std::int64_t matrix_stride) {
+  if (params.stores_directly != 0 || config.schedule == Schedule::kStreamed) return Ok{};
+  // As for operands: a single row's stride may be anything.
+  constexpr std::int64_t kAnyStride = 16;
+  const std::int64_t stride = params.m == 1
+                                  ? (params.n + kAnyStride - 1) / kAnyStride * kAnyStride
+                                  : params.output_stride;
+  const Result<TensorMap> map = make_tensor_map(
+      api, {params.output, config.d, params.m, params.n, stride, kWarpGroupRows, num_matrices,
+            num_matrices > 1 ? matrix_stride : params.m * stride});
+  if (!map.ok()) return map.error();
+  params.d = map.value();
+  return Ok{};
+}
+
+void set_bias(const TensorView& bias, GemmParams& params) {
+  params.bias = bias.data;
+  params.bias_stride = bias.strides[static_cast<std::size_t>(bias.rank - 1)];
+  params.bias_dtype = static_cast<unsigned char>(bias.dtype);
+}
+
+}  // namespace octavo::cuda

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/plan/grouped_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "backend/group_problem.hpp"
+#include "cuda/plan/plan_parts.hpp"
+#include "kernels/contract/gemm_params.hpp"
+#include "kernels/contract/smem_bytes.hpp"
+
+namespace octavo::cuda {
+namespace {
+
+// `count` products of these extents.
+struct Work {
+  std::int64_t count;
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+};
+
+// PERF: measured on an H200 (docs/experiments.md, "Many products"). Cycles of 1.75 GHz where
+// memory is what limits, of the clock under a product's load where the tensor core is.
+constexpr double kMemoryCyclesPerMicrosecond = 1750;
+constexpr double kTensorCyclesPerMicrosecond = 1300;
+constexpr double kBytesPerMicrosecond = 4.2e6;
+constexpr double kStartMicroseconds = 3;
+
+// What one tile with `rows` rows that count costs the thread block that has it.
+double tile_microseconds(const GemmConfig& config, std::int64_t rows, std::int64_t k) {
+  const auto k_blocks = static_cast<double>(ceil_div(k, kScaleBlock));
+  constexpr double kCyclesPerRow = 2.8;  // TMA: 128 bytes to one multiprocessor
+  const double loads = kCyclesPerRow * (config.tile_m + config.tile_n);
+  if (config.schedule == Schedule::kStreamed) {
+    const double chain = std::max(loads, 400.0 + 2.0 * config.tile_m);
+    return (k_blocks * chain + 16.0 * config.tile_m) / kMemoryCyclesPerMicrosecond;
+  }
+  // 64 x 128 x 128 products keep the tensor core busy for 256 cycles; where only one consumer has
+  // rows nobody multiplies while it promotes.
+  const auto parts = static_cast<double>(ceil_div(rows, kWarpGroupRows));
+  const double multiplied = 256.0 * parts * config.tile_n / kScaleBlock;
+  const double loop = config.sum == MainloopSum::kFast ? 0.97 : parts > 1 ? 0.9 : 0.6;
+  return k_blocks * std::max(multiplied / loop / kTensorCyclesPerMicrosecond,
+                             loads / kMemoryCyclesPerMicrosecond) +
+         2000 / kTensorCyclesPerMicrosecond;
+}
+
+GemmCandidate priced(const GemmConfig& config, std::span<const Work> works,
+                     int num_multiprocessors) {
+  GemmCandidate candidate{.config = config};
+  double tiles = 0;
+  double busy = 0;
+  double bytes = 0;
+  double longest = 0;
+  for (const Work& work : works) {
+    const std::int64_t across = round_up(ceil_div(work.n, config.tile_n), config.cluster_n);
+    const std::int64_t whole = work.m / config.tile_m;
+    const std::int64_t rest = work.m % config.tile_m;
+    const auto of_each = static_cast<double>(work.count * across);
+    const double of_whole = tile_microseconds(config, config.tile_m, work.k);
+    const double of_rest = rest > 0 ? tile_microseconds(config, rest, work.k) : 0;
+    tiles += of_each * static_cast<double>(whole + (rest > 0 ? 1 : 0));
+    busy += of_each * (static_cast<double>(whole) * of_whole + of_rest);
+    longest = std::max(longest, whole > 0 ? of_whole : of_rest);
+    bytes += static_cast<double>(work.count) *
+             (static_cast<double>(work.k) * static_cast<double>(work.m + work.n) +
+              2.0 * static_cast<double>(work.m) * static_cast<double>(work.n));
+  }
+  const int cluster = cluster_size(config);
+  const int blocks = blocks_per_multiprocessor(config) * num_multiprocessors / cluster * cluster;
+  // The last round is as long as the others.
+  const double rounds = std::ceil(tiles / blocks);
+  candidate.waves = static_cast<std::int64_t>(rounds);
+  const double average = tiles > 0 ? busy / tiles : 0;
+  candidate.tile_cycles = average * kTensorCyclesPerMicrosecond;
+  candidate.microseconds =
+      kStartMicroseconds + std::max({rounds * average, longest, bytes / kBytesPerMicrosecond});
+  candidate.estimated_cycles = candidate.microseconds * kTensorCyclesPerMicrosecond;
+  return candidate;
+}
+
+// The tiles that are worth a try. `base`: types, recipe, sum and what is added.
+std::vector<GemmCandidate> candidates_of(const GemmConfig& base, std::span<const Work> works,
+                                         int num_multiprocessors) {
+  std::vector<GemmCandidate> candidates;
+  std::int64_t most_rows = 0;
+  bool has_columns = true;  // enough of them for two tiles
+  for (const Work& work : works) {
+    most_rows = std::max(most_rows, work.m);
+    has_columns = has_columns && work.n > 256;
+  }
+  const auto consider = [&](Schedule schedule, int tile_m, int tile_n, int cluster_n, int stages) {
+    GemmConfig config = base;
+    config.schedule = schedule;
+    config.tile_m = tile_m;
+    config.tile_n = tile_n;
+    config.cluster_m = 1;
+    config.cluster_n = cluster_n;
+    if (schedule == Schedule::kStreamed) config.unroll_k = streamed_unroll(config);
+    config.stages = stages > 0 ? stages : most_stages(config);
+    candidates.push_back(priced(config, works, num_multiprocessors));
+  };
+  constexpr std::array kStreamedRows = {8, 16, 32, 64};
+  for (const int tile_m : kStreamedRows) {
+    if (most_rows > 4 * tile_m) continue;
+    consider(Schedule::kStreamed, tile_m, kScaleBlock, 1, 0);
+    if (tile_m >= most_rows) break;
+  }
+  if (most_rows > 32) {
+    for (const int cluster_n : {1, 2}) {
+      if (cluster_n > 1 && !has_columns) continue;
+      const bool fast = base.sum == MainloopSum::kFast;
+      if (fast) consider(Schedule::kCooperative, 128, 256, cluster_n, 0);
+      consider(Schedule::kCooperative, 128, 128, cluster_n, 0);
+      // A thread's share of 256 x 128 results and what they are multiplied by or added to would
+      // spill.
+      const bool spills = base.recipe == ScaleRecipe::kBlock1d ||
+                          (base.d == DType::kF32 && base.recipe == ScaleRecipe::kRow &&
+                           (base.accumulates || base.has_bias));
+      if (!fast && !spills) consider(Schedule::kCooperative, 256, 128, cluster_n, 3);
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const GemmCandidate& x, const GemmCandidate& y) {
+                     return x.microseconds < y.microseconds;
+                   });
+  return candidates;
+}
+
+std::int64_t rows_of(const TensorView& view) {
+  return view.shape[static_cast<std::size_t>(view.rank - 2)];
+}
+
+Work work_of(const GroupedGemmProblem& problem) {
+  const std::int64_t groups = num_groups(problem);
+  std::int64_t rows = problem.expected_rows;
+  if (rows == 0) {
+    rows = is_masked(problem) ? rows_of(problem.a)
+                              : ceil_div(rows_of(problem.a), std::max<std::int64_t>(groups, 1));
+  }
+  rows = std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(rows_of(problem.a), 1));
+  return {groups, rows, problem.b.shape[1], problem.b.shape[2]};
+}
+
+MainloopSum sum_of(Accumulation accumulation) {
+  return accumulation == Accumulation::kFast ? MainloopSum::kFast : MainloopSum::kPromoted;
+}
+
+// Types, recipe and what is added: what products of a launch have in common.
+GemmConfig base_of(const GemmProblem& problem) {
+  GemmConfig base;
+  base.a = problem.a.dtype;
+  base.b = problem.b.dtype;
+  base.d = problem.d.dtype;
+  base.recipe = problem.recipe;
+  base.sum = sum_of(problem.accumulation);
+  base.accumulates = problem.output_mode == OutputMode::kAccumulate;
+  base.has_bias = problem.bias.present();
+  base.grouping = Grouping::kProducts;
+  return base;
+}
+
+}  // namespace
+
+std::vector<Reason> grouped_refusals(const GroupedGemmProblem& problem,
+                                     const Execution& execution) {
+  std::vector<Reason> reasons;
+  if (problem.a.device.kind != DeviceKind::kCuda) {
+    reasons.push_back({"device", "a", to_string(problem.a.device), "device memory (cuda:N)"});
+    return reasons;
+  }
+  if (execution.numerics != Numerics::kDefault) {
+    reasons.push_back({"numerics", "numerics", to_string(execution.numerics), "default"});
+  }
+  refuse_operand("a", problem.a, reasons);
+  refuse_operand("b", problem.b, reasons);
+  const auto refuse_stack = [&](const char* name, const auto& view) {
+    if (view.rank == 3 && view.shape[0] > 1 && view.strides[0] <= 0) {
+      reasons.push_back({"layout", name, fmt::format("group stride {}", view.strides[0]),
+                         "a stride above 0: the matrices of the groups one after another"});
+    }
+  };
+  refuse_stack("a", problem.a);
+  refuse_stack("b", problem.b);
+  const auto row = static_cast<std::size_t>(problem.d.rank - 2);
+  if (is_fp8(problem.d.dtype)) {
+    reasons.push_back({"dtype", "d", to_string(problem.d.dtype),
+                       "bf16, f16 or f32: rows that no group has must keep their values"});
+  } else if (problem.d.shape[row + 1] > 1 && problem.d.strides[row + 1] != 1) {
+    reasons.push_back({"layout", "d", fmt::format("column stride {}", problem.d.strides[row + 1]),
+                       "1: the columns of a row adjacent"});
+  }
+  const std::int64_t n = problem.b.shape[1];
+  const std::int64_t k = problem.b.shape[2];
+  if (k == 0) reasons.push_back({"layout", "a", "K=0", "K from 1 on"});
+  constexpr std::int64_t kMaxExtent = std::numeric_limits<std::int32_t>::max() - 1024;
+  // The fewest rows a tile has, and columns.
+  const auto tiles = static_cast<double>(rows_of(problem.a) / 8 + num_groups(problem)) *
+                     static_cast<double>(is_masked(problem) ? num_groups(problem) : 1) *
+                     static_cast<double>(n / kScaleBlock + 2);
+  if (std::max({rows_of(problem.a), n, k, num_groups(problem)}) > kMaxExtent ||
+      tiles > static_cast<double>(kMaxExtent)) {
+    reasons.push_back({"layout", "a",
+                       fmt::format("{} groups, {} rows, N={}, K={}", num_groups(problem),
+                                   rows_of(problem.a), n, k),
+                       fmt::format("extents, and tiles in all, up to {}", kMaxExtent)});
+  }
+  return reasons;
+}
+
+std::vector<GemmCandidate> grouped_candidates(const GroupedGemmProblem& problem,
+                                              int num_multiprocessors) {
+  GemmProblem one;
+  one.a = problem.a;
+  one.b = problem.b;
+  one.d = problem.d;
+  one.recipe = problem.recipe;
+  one.accumulation = problem.accumulation;
+  one.output_mode = problem.output_mode;
+  one.bias = problem.bias;
+  GemmConfig base = base_of(one);
+  base.grouping = Grouping::kRows;
+  const Work work = work_of(problem);
+  return candidates_of(base, std::span(&work, 1), num_multiprocessors);
+}
+
+GemmPlan plan_grouped(const GroupedGemmProblem& problem, int num_multiprocessors) {
+  GemmPlan plan;
+  if (num_groups(problem) == 0 || problem.d.num_elements() == 0) {
+    plan.work = GemmWork::kNothing;
+    return plan;
+  }
+  const GemmCandidate best = grouped_candidates(problem, num_multiprocessors).front();
+  plan.config = best.config;
+  plan.product_microseconds = best.microseconds;
+  plan.a = plan_operand(problem.a);
+  plan.b = plan_operand(problem.b);
+  plan.stores_directly = stores_directly(problem.d);
+  return plan;
+}
+
+bool stores_directly(const MutableTensorView& d) {
+  const int element = size_bytes(d.dtype);
+  const auto row = static_cast<std::size_t>(d.rank - 2);
+  return !is_aligned(d.data) || d.strides[row] <= 0 || d.shape[row + 1] * element % 16 != 0 ||
+         d.strides[row] * element % 16 != 0 ||
+         (d.rank == 3 && (d.strides[0] <= 0 || d.strides[0] * element % 16 != 0));
+}
+
+GemmProblem with_splits(GemmProblem problem) {
+  if (problem.num_splits == kAutomaticSplits) problem.num_splits = 1;
+  return problem;
+}
+
+std::vector<GemmCandidate> fused_candidates(std::span<const GemmProblem> problems,
+                                            int num_multiprocessors) {
+  std::vector<Work> works;
+  for (const GemmProblem& problem : problems) {
+    works.push_back({1, rows_of(problem.a), rows_of(problem.b),
+                     problem.a.shape[static_cast<std::size_t>(problem.a.rank - 1)]});
+  }
+  return candidates_of(base_of(problems.front()), works, num_multiprocessors);
+}
+
+std::vector<FusedLaunch> plan_fused(std::span<const GemmProblem> problems,
+                                    int num_multiprocessors) {
+  std::vector<FusedLaunch> launches;
+  std::vector<GemmConfig> kinds;  // of the launches that others may join
+  std::vector<std::size_t> joined;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const GemmProblem problem = with_splits(problems[i]);
+    GemmPlan alone = plan_gemm(problem, num_multiprocessors);
+    if (alone.work == GemmWork::kNothing) continue;
+    const bool can_join = alone.work == GemmWork::kProduct && problem.num_splits == 1 &&
+                          problem.a.rank == 2 && alone.a.path == OperandPath::kDirect &&
+                          alone.b.path == OperandPath::kDirect &&
+                          alone.output == OutputPath::kDirect;
+    if (can_join) {
+      const GemmConfig kind = base_of(problem);
+      const auto found = std::find_if(joined.begin(), joined.end(), [&](std::size_t launch) {
+        return kinds[launch] == kind && launches[launch].problems.size() < kMaxFusedProducts;
+      });
+      if (found != joined.end()) {
+        launches[*found].problems.push_back(i);
+        continue;
+      }
+      joined.push_back(launches.size());
+    }
+    kinds.push_back(base_of(problem));
+    launches.push_back({{i}, std::move(alone)});
+  }
+  for (const std::size_t launch : joined) {
+    FusedLaunch& fused = launches[launch];
+    if (fused.problems.size() == 1) continue;
+    std::vector<GemmProblem> members;
+    for (const std::size_t i : fused.problems) members.push_back(problems[i]);
+    const GemmCandidate best = fused_candidates(members, num_multiprocessors).front();
+    fused.plan = {};
+    fused.plan.config = best.config;
+    fused.plan.product_microseconds = best.microseconds;
+  }
+  return launches;
+}
+
+}  // namespace octavo::cuda

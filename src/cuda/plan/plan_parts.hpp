@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the plans of one product and of many have in common.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda/plan/gemm_plan.hpp"
+#include "kernels/contract/gemm_config.hpp"
+#include "octavo/tensor_view.hpp"
+
+namespace octavo::cuda {
+
+[[nodiscard]] std::int64_t ceil_div(std::int64_t a, std::int64_t b);
+[[nodiscard]] std::int64_t round_up(std::int64_t a, std::int64_t b);
+
+struct Extents {
+  std::int64_t batch;
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+};
+
+// To a multiple of 16 bytes.
+[[nodiscard]] bool is_aligned(const void* data);
+
+// Adds the reason for which no kernel reads it, if there is one.
+void refuse_operand(const char* name, const TensorView& view, std::vector<Reason>& reasons);
+
+[[nodiscard]] OperandPlan plan_operand(const TensorView& view);
+
+// As many stages as shared memory has room for.
+[[nodiscard]] int most_stages(GemmConfig config);
+[[nodiscard]] int streamed_unroll(const GemmConfig& config);
+
+}  // namespace octavo::cuda
