@@ -14,7 +14,7 @@ struct alignas(64) TensorMap {
 
 // How the scales of block recipes get to shared memory.
 enum class ScalePath : unsigned char {
-  kBulk,    // F32, neighbouring rows adjacent, whole vectors: with the tiles. (Not streamed.)
+  kBulk,    // F32, neighbouring rows adjacent, from whole vectors on: with the tiles (not streamed)
   kCopy,    // F32 in any strides: by a warp of their own
   kDecode,  // UE8M0: by that warp, too
 };
@@ -54,6 +54,7 @@ struct GroupedGemmParams {
   // Its maps are of 3-D tensors, [groups or 1, rows, columns]; m: rows of A, or of each of its
   // matrices; its addresses and those of scales: group 0's.
   GemmParams gemm;
+  TensorMap a_parts;  // as gemm.a, box 64 rows. (Not streamed.)
   const int* ends;  // [num_groups]: the row behind each group's last; null: a matrix to each group
   const int* rows;  // [num_groups]: how many of its rows count, from the first; null: all of them
   int num_groups;
@@ -66,11 +67,14 @@ struct GroupedGemmParams {
 
 // Grouping::kProducts. A launch's arguments take up to 32,764 bytes (CUDA C++ programming guide,
 // "__global__ function parameters").
-inline constexpr int kMaxFusedProducts = 48;
+inline constexpr int kMaxFusedProducts = 44;
 struct FusedGemmParams {
   int count;
   GemmParams products[kMaxFusedProducts];
+  TensorMap a_parts[kMaxFusedProducts];  // as of groups
 };
+
+static_assert(sizeof(FusedGemmParams) <= 32764);
 
 // The argument of a kernel.
 template <Grouping grouping>

@@ -70,14 +70,10 @@ class Epilogue {
 #pragma unroll
     for (int first = 0; first < count; first += at_once) {
       if (thread_ == 0) ptx::tma_store_wait_read<num_slots / at_once - 1>();
-      if (!has_rows(tile, first)) {
-        // Nothing, but counted by the wait for slots.
-        if (thread_ == 0) ptx::tma_store_commit();
-        continue;
-      }
       sync_consumer();
 #pragma unroll
       for (int box = first; box < first + at_once; ++box) {
+        if (!has_rows(tile, box)) continue;
         fill(slot(box), sums[box / boxes_of_part], box / boxes_of_part, tile,
              column_of_box(box));
       }
@@ -91,12 +87,13 @@ class Epilogue {
         if constexpr (config.grouping == Grouping::kRows) {
           // TMA would write the rows of the next group, too.
           for (int box = first; box < first + at_once; ++box) {
-            if (!is_whole(tile, box)) copy_rows(tile, box);
+            if (has_rows(tile, box) && !is_whole(tile, box)) copy_rows(tile, box);
           }
         }
         if (thread_ == 0) {
 #pragma unroll
           for (int box = first; box < first + at_once; ++box) {
+            if (!has_rows(tile, box)) continue;
             const int row = tile.row_a + row_of_box(box);
             const int column = tile.row_b + column_of_box(box);
             if constexpr (config.grouping == Grouping::kRows) {
@@ -133,7 +130,7 @@ class Epilogue {
     return tile.end_a;
   }
 
-  // Whether rows of the box, and those after it in its half, are stored at all, and all of them.
+  // Whether rows of the box are the tile's at all, and all of them.
   __device__ __forceinline__ bool has_rows(const Tile& tile, int box) const {
     return config.grouping == Grouping::kNone || tile.row_a + row_of_box(box) < tile.end_a;
   }

@@ -51,7 +51,8 @@ __device__ __forceinline__ void load_streamed(const GemmArguments<config>& argum
     ptx::mbarrier_wait(smem.empty(stage), ring.parity ^ 1);
     ptx::mbarrier_arrive_expect_bytes(full, smem.layout.a_stage_bytes + smem.layout.b_stage_bytes);
     if constexpr (config.grouping == Grouping::kRows) {
-      ptx::tma_load_once(smem.b(stage), &params.b, full, k, tile.row_b, tile.group);
+      // Not once: a group of more rows than a tile reads it again.
+      ptx::tma_load(smem.b(stage), &params.b, full, k, tile.row_b, tile.group);
       ptx::tma_load(smem.a(stage), &params.a, full, k, tile.row_a, matrix_of(arguments, tile));
     } else {
       ptx::tma_load_once(smem.b(stage), &params.b, full, k, tile.row_b);

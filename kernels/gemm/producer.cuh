@@ -28,22 +28,33 @@ template <GemmConfig config>
 __device__ __forceinline__ int full_arrivals(ScalePath path) {
   constexpr int kLoader = 1;
   if (!is_block_scaled(config.recipe)) return kLoader;
-  // That thread's own copy of B's scale.
-  if (path == ScalePath::kBulk) return kLoader + (config.recipe == ScaleRecipe::kBlock ? 1 : 0);
+  // Copies of single words by that thread.
+  if (path == ScalePath::kBulk) return kLoader + 1;
   return kLoader + 32;
 }
 
-// Bytes of the scales of rows [first, first + tile).
-__device__ __forceinline__ unsigned bulk_bytes(int rows, int first, int tile) {
-  const int left = rows - first;
-  return 4U * static_cast<unsigned>(left < 0 ? 0 : left < tile ? left : tile);
+// How many of the rows [first, first + tile) there are.
+__device__ __forceinline__ int rows_there(int rows, int first, int tile) {
+  return max(0, min(rows - first, tile));
 }
 
+// What bulk copies bring of the scales of so many rows: whole vectors.
+__device__ __forceinline__ unsigned bulk_bytes(int rows) {
+  return static_cast<unsigned>(rows / 4 * 16);
+}
+
+// The scales of `rows` rows from `row` on. With `has_rest` those behind the last whole vector, which
+// a matrix's last rows may be, come by copies of their own.
+template <bool has_rest>
 __device__ __forceinline__ void bring_scales(unsigned to, const ScaleParams& scale, int row,
-                                             int k_block, unsigned bytes, unsigned full) {
-  if (bytes == 0) return;
-  ptx::bulk_load(to, static_cast<const float*>(scale.data) + k_block * scale.k_stride + row, bytes,
-                 full);
+                                             int k_block, int rows, unsigned full) {
+  const float* from = static_cast<const float*>(scale.data) + k_block * scale.k_stride + row;
+  const unsigned bytes = bulk_bytes(rows);
+  if (bytes > 0) ptx::bulk_load(to, from, bytes, full);
+  if constexpr (has_rest) {
+#pragma unroll 1
+    for (int i = rows / 4 * 4; i < rows; ++i) ptx::copy_word_async(to + 4 * i, from + i);
+  }
 }
 
 // Where in a stage the scales of a tile's rows begin: bulk copies begin at multiples of 4.
@@ -64,6 +75,15 @@ __device__ __forceinline__ void load_part(unsigned to, const TensorMap* map, uns
   }
 }
 
+// Parts of 64 rows of a tile that have rows before its end; others are neither loaded nor
+// multiplied.
+template <GemmConfig config>
+[[nodiscard]] __device__ __forceinline__ int active_tile_parts(const Tile& tile) {
+  constexpr int all = config.tile_m / kWarpGroupRows;
+  if constexpr (config.grouping == Grouping::kNone) return all;
+  return min(all, (tile.end_a - tile.row_a + kWarpGroupRows - 1) / kWarpGroupRows);
+}
+
 // One thread that loads every stage.
 template <GemmConfig config, bool brings_scales>
 __device__ __forceinline__ void produce(const GemmArguments<config>& arguments,
@@ -79,52 +99,65 @@ __device__ __forceinline__ void produce(const GemmArguments<config>& arguments,
     const int scale_row = tile.row_a - shift;
     const auto& a_scale = a_scale_of(arguments, tile);
     const auto& b_scale = b_scale_of(arguments, tile);
-    const unsigned a_scale_bytes =
-        brings_scales ? bulk_bytes(params.m, scale_row, config.tile_m + max_scale_shift(config))
-                      : 0;
-    const unsigned b_scale_bytes =
-        brings_scales && by_column ? bulk_bytes(params.n, tile.row_b, config.tile_n) : 0;
+    const int a_scales =
+        brings_scales ? rows_there(params.m, scale_row, config.tile_m + max_scale_shift(config)) : 0;
+    const int b_scales =
+        brings_scales && by_column ? rows_there(params.n, tile.row_b, config.tile_n) : 0;
     const float* b_scale_at = static_cast<const float*>(b_scale.data) +
                               min(tile.row_b, params.n - 1) / kScaleBlock * b_scale.row_stride;
+    const int a_parts = active_tile_parts<config>(tile);
+    const bool is_whole = a_parts == config.tile_m / kWarpGroupRows;
+    const unsigned tile_bytes =
+        smem.layout.b_stage_bytes +
+        (is_whole ? smem.layout.a_stage_bytes : a_parts * kWarpGroupRows * kSwizzleBytes);
     for (int k_block = 0; k_block < k_blocks; ++k_block) {
       const int stage = ring.stage;
       ptx::mbarrier_wait(smem.empty(stage), ring.parity ^ 1);
       const unsigned full = smem.full(stage);
       const int k = k_block * config.tile_k;
-      constexpr int a_part = config.tile_m / config.cluster_n;
       constexpr int b_part = config.tile_n / config.cluster_m;
       unsigned short a_blocks = 0;
       for (int i = 0; i < config.cluster_n; ++i)
         a_blocks |= 1U << (i * config.cluster_m + position.m);
       const unsigned short b_blocks = ((1U << config.cluster_m) - 1)
                                       << (position.n * config.cluster_m);
-      const unsigned a_to = smem.a(stage) + position.n * a_part * kSwizzleBytes;
+      const auto load_a = [&](const TensorMap* map, int first) {
+        const unsigned to = smem.a(stage) + first * kSwizzleBytes;
+        if constexpr (config.grouping == Grouping::kRows) {
+          load_part<config.cluster_n>(to, map, full, a_blocks, k, tile.row_a + first,
+                                      matrix_of(arguments, tile));
+        } else {
+          load_part<config.cluster_n>(to, map, full, a_blocks, k, tile.row_a + first);
+        }
+      };
+      if (is_whole) {
+        load_a(&params.a, position.n * (config.tile_m / config.cluster_n));
+      } else if constexpr (config.grouping != Grouping::kNone) {
+        for (int part = position.n; part < a_parts; part += config.cluster_n) {
+          load_a(a_parts_of(arguments, tile), part * kWarpGroupRows);
+        }
+      }
       const unsigned b_to = smem.b(stage) + position.m * b_part * kSwizzleBytes;
-      const int a_row = tile.row_a + position.n * a_part;
       const int b_row = tile.row_b + position.m * b_part;
       if constexpr (config.grouping == Grouping::kRows) {
-        load_part<config.cluster_n>(a_to, &params.a, full, a_blocks, k, a_row,
-                                    matrix_of(arguments, tile));
         load_part<config.cluster_m>(b_to, &params.b, full, b_blocks, k, b_row, tile.group);
       } else {
-        load_part<config.cluster_n>(a_to, &params.a, full, a_blocks, k, a_row);
         load_part<config.cluster_m>(b_to, &params.b, full, b_blocks, k, b_row);
       }
       if constexpr (brings_scales) {
-        bring_scales(smem.a_scale(stage), a_scale, scale_row, k_block, a_scale_bytes, full);
+        bring_scales<true>(smem.a_scale(stage), a_scale, scale_row, k_block, a_scales, full);
         if constexpr (by_column) {
-          bring_scales(smem.b_scale(stage), b_scale, tile.row_b, k_block, b_scale_bytes, full);
+          bring_scales<false>(smem.b_scale(stage), b_scale, tile.row_b, k_block, b_scales, full);
         } else {
           // Four bytes are too few for a bulk copy; this one arrives at the barrier by itself.
           ptx::copy_word_async(smem.b_scale(stage), b_scale_at);
-          ptx::mbarrier_arrive_after_copies(full);
           b_scale_at += b_scale.k_stride;
         }
+        ptx::mbarrier_arrive_after_copies(full);
       }
       // A box that sticks out of the matrix arrives whole, filled up with zeros.
-      ptx::mbarrier_arrive_expect_bytes(
-          full,
-          smem.layout.a_stage_bytes + smem.layout.b_stage_bytes + a_scale_bytes + b_scale_bytes);
+      ptx::mbarrier_arrive_expect_bytes(full,
+                                        tile_bytes + bulk_bytes(a_scales) + bulk_bytes(b_scales));
       ring.advance();
     }
   }

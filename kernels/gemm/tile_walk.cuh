@@ -65,6 +65,15 @@ __device__ __forceinline__ void* output_of(const GroupedGemmParams& params, cons
 __device__ __forceinline__ const void* bias_of(const GroupedGemmParams& params, const Tile& tile) {
   return static_cast<const char*>(params.gemm.bias) + tile.group * params.bias_bytes;
 }
+// The map of A for tiles with rows for some of their parts.
+__device__ __forceinline__ const TensorMap* a_parts_of(const GroupedGemmParams& params,
+                                                       const Tile&) {
+  return &params.a_parts;
+}
+__device__ __forceinline__ const TensorMap* a_parts_of(const FusedGemmParams& params,
+                                                       const Tile& tile) {
+  return &params.a_parts[tile.group];
+}
 // The matrix of A and D that a group's rows are in.
 __device__ __forceinline__ int matrix_of(const GroupedGemmParams& params, const Tile& tile) {
   return params.ends == nullptr ? tile.group : 0;
@@ -117,6 +126,8 @@ class TileWalk {
 template <GemmConfig config>
 class TileWalk<config, 1, Grouping::kRows> {
  public:
+  static_assert(config.cluster_m == 1, "every tile has rows");
+
   __device__ __forceinline__ explicit TileWalk(const GroupedGemmParams& params)
       : params_(params), left_(static_cast<int>(blockIdx.x) / cluster_size(config)) {
     open();
@@ -130,7 +141,7 @@ class TileWalk<config, 1, Grouping::kRows> {
     const Rasterization& raster = params_.gemm.raster;
     const int band = raster.per_group.divide(left_);
     const int first_m = band * raster.group_m;
-    const int height = min(clusters_m() - first_m, raster.group_m);
+    const int height = min(tiles_m() - first_m, raster.group_m);
     const int within = left_ - first_m * raster.clusters_n;
     const int n = within / height;
     const TileIndex index = tile_in_cluster<config>({first_m + within - n * height, n});
@@ -142,9 +153,8 @@ class TileWalk<config, 1, Grouping::kRows> {
   }
 
  private:
-  [[nodiscard]] __device__ __forceinline__ int clusters_m() const {
-    constexpr int kRows = config.tile_m * config.cluster_m;
-    return (rows_ + kRows - 1) / kRows;
+  [[nodiscard]] __device__ __forceinline__ int tiles_m() const {
+    return (rows_ + config.tile_m - 1) / config.tile_m;
   }
 
   // Reads where group_ is.
@@ -160,7 +170,7 @@ class TileWalk<config, 1, Grouping::kRows> {
   // Passes over whole groups until the tile is one of group_'s.
   __device__ __forceinline__ void seek() {
     while (group_ < params_.num_groups) {
-      const int clusters = clusters_m() * params_.gemm.raster.clusters_n;
+      const int clusters = tiles_m() * params_.gemm.raster.clusters_n;
       if (left_ < clusters) return;
       left_ -= clusters;
       ++group_;
@@ -180,6 +190,8 @@ class TileWalk<config, 1, Grouping::kRows> {
 template <GemmConfig config>
 class TileWalk<config, 1, Grouping::kProducts> {
  public:
+  static_assert(config.cluster_m == 1, "every tile has rows");
+
   __device__ __forceinline__ explicit TileWalk(const FusedGemmParams& params)
       : params_(params), left_(static_cast<int>(blockIdx.x) / cluster_size(config)) {
     seek();

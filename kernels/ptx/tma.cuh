@@ -49,14 +49,6 @@ __device__ __forceinline__ void tma_load(unsigned to, const TensorMap* map, unsi
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
-__device__ __forceinline__ void tma_load_once(unsigned to, const TensorMap* map, unsigned barrier,
-                                              int x, int y, int z) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "l"(kEvictFirst)
-      : "memory");
-}
 __device__ __forceinline__ void tma_load_multicast(unsigned to, const TensorMap* map,
                                                    unsigned barrier, int x, int y, int z,
                                                    unsigned short blocks) {

@@ -55,7 +55,9 @@ Status launch_grouped(const DeviceInfo& device, const GroupedGemmProblem& proble
   GemmParams& params = grouped.gemm;
   params.a_scale = scale_params(masked ? element_of(problem.a_scale, 0) : problem.a_scale);
   params.b_scale = scale_params(element_of(problem.b_scale, 0));
-  if (Status s = set_operands(launcher.api(), config, a.value(), b.value(), params); !s.ok()) {
+  if (Status s = set_operands(launcher.api(), config, a.value(), b.value(), params,
+                              &grouped.a_parts);
+      !s.ok()) {
     return s;
   }
   const TensorView d = masked ? element_of(TensorView(problem.d), 0) : TensorView(problem.d);
@@ -107,6 +109,7 @@ Status launch_together(const KernelLauncher& launcher, std::span<const GemmProbl
   ScalePath path = ScalePath::kBulk;
   for (const std::size_t i : launch.problems) {
     const GemmProblem& problem = problems[i];
+    TensorMap& a_parts = fused.a_parts[fused.count];
     GemmParams& params = fused.products[fused.count++];
     const Result<Operand> a = place_operand(launcher, problem.a, {}, nullptr);
     if (!a.ok()) return a.error();
@@ -114,7 +117,8 @@ Status launch_together(const KernelLauncher& launcher, std::span<const GemmProbl
     if (!b.ok()) return b.error();
     params.a_scale = scale_params(problem.a_scale);
     params.b_scale = scale_params(problem.b_scale);
-    if (Status s = set_operands(launcher.api(), config, a.value(), b.value(), params); !s.ok()) {
+    if (Status s = set_operands(launcher.api(), config, a.value(), b.value(), params, &a_parts);
+        !s.ok()) {
       return s;
     }
     params.output = problem.d.data;

@@ -128,7 +128,7 @@ TEST_F(GemmOnGpu, every_grouped_candidate_gives_the_emulations_bits) {
       expect_every_candidate_equal(spec);
       spec.d = DType::kBF16;
       spec.gap = 0;
-      spec.rest = capacity > 0 ? 0 : 7;  // a multiple of 4 in all: scales come with the tiles
+      spec.rest = capacity > 0 ? 0 : 7;  // a stride of a multiple of 4: scales come with the tiles
       spec.scales_by_k_block = true;
       if (capacity > 0) spec.capacity = 264;
       expect_every_candidate_equal(spec);

@@ -9,19 +9,19 @@
 namespace octavo::cuda {
 namespace {
 
-// Bulk copies move multiples of 16 bytes between multiples of 16 bytes; with a multiple of 4 rows
-// none reads past the last.
-bool is_bulk(const ScaleParams& scale, int rows) {
-  constexpr int kVector = 4;
-  return scale.row_stride == 1 && scale.k_stride % kVector == 0 && rows % kVector == 0 &&
+// Bulk copies move multiples of 16 bytes between multiples of 16 bytes.
+constexpr int kVector = 4;
+bool is_bulk(const ScaleParams& scale) {
+  return scale.row_stride == 1 && scale.k_stride % kVector == 0 &&
          reinterpret_cast<std::uintptr_t>(scale.data) % (kVector * sizeof(float)) == 0;
 }
 
 ScalePath scale_path(const GemmConfig& config, const GemmParams& params) {
   if (params.a_scale.is_ue8m0 != 0 || params.b_scale.is_ue8m0 != 0) return ScalePath::kDecode;
-  const bool is_whole = is_bulk(params.a_scale, params.m) &&
-                        (config.recipe != ScaleRecipe::kBlock1d || is_bulk(params.b_scale, params.n));
-  return is_whole ? ScalePath::kBulk : ScalePath::kCopy;
+  const bool are_bulk = is_bulk(params.a_scale) &&
+                        (config.recipe != ScaleRecipe::kBlock1d ||
+                         (is_bulk(params.b_scale) && params.n % kVector == 0));
+  return are_bulk ? ScalePath::kBulk : ScalePath::kCopy;
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ Operand matrix_of(const Operand& operand, std::int64_t index) {
 }
 
 Status set_operands(const Driver& api, const GemmConfig& config, const Operand& a, const Operand& b,
-                    GemmParams& params) {
+                    GemmParams& params, TensorMap* a_parts) {
   params.m = static_cast<int>(a.rows);
   params.n = static_cast<int>(b.rows);
   params.k = static_cast<int>(a.k);
@@ -122,6 +122,9 @@ Status set_operands(const Driver& api, const GemmConfig& config, const Operand& 
     return Ok{};
   };
   if (Status s = set_map(a, config.tile_m / config.cluster_n, params.a); !s.ok()) return s;
+  if (a_parts != nullptr && config.schedule != Schedule::kStreamed) {
+    if (Status s = set_map(a, kWarpGroupRows, *a_parts); !s.ok()) return s;
+  }
   return set_map(b, config.tile_n / config.cluster_m, params.b);
 }
 

@@ -40,9 +40,11 @@ struct Operand {
 [[nodiscard]] Operand matrix_of(const Operand& operand, std::int64_t index);
 
 // Sets extents, the maps of both operands (of all their matrices with Grouping::kRows) and how the
-// kernel gets their scales, which are set already.
+// kernel gets their scales, which are set already. `a_parts`: A's map by parts of 64 rows, of
+// products that share a launch.
 [[nodiscard]] Status set_operands(const Driver& api, const GemmConfig& config, const Operand& a,
-                                  const Operand& b, GemmParams& params);
+                                  const Operand& b, GemmParams& params,
+                                  TensorMap* a_parts = nullptr);
 
 // Sets D's map, if the kernel stores by it, for an output that is set already; of a stack of
 // matrices with Grouping::kRows.

@@ -19,7 +19,7 @@ namespace {
 
 // `count` products of these extents.
 struct Work {
-  std::int64_t count;
+  double count;
   std::int64_t m;
   std::int64_t n;
   std::int64_t k;
@@ -28,27 +28,35 @@ struct Work {
 // PERF: measured on an H200 (docs/experiments.md, "Many products"). Cycles of 1.75 GHz where
 // memory is what limits, of the clock under a product's load where the tensor core is.
 constexpr double kMemoryCyclesPerMicrosecond = 1750;
-constexpr double kTensorCyclesPerMicrosecond = 1300;
-constexpr double kBytesPerMicrosecond = 4.2e6;
+constexpr double kTensorCyclesPerMicrosecond = 1500;
+// Three stages of a large tile with few rows keep fewer bytes under way.
+constexpr double kBytesPerMicrosecond = 4.3e6;
+constexpr double kLargeTileBytesPerMicrosecond = 3.7e6;
 constexpr double kStartMicroseconds = 3;
+// TMA: 128 bytes to one multiprocessor; the lower number with two thread blocks on it.
+constexpr double kCyclesPerRow = 3.0;
+constexpr double kStreamedCyclesPerRow = 2.8;
 
-// What one tile with `rows` rows that count costs the thread block that has it.
+// What one tile with `rows` rows that count costs the multiprocessor that has it.
 double tile_microseconds(const GemmConfig& config, std::int64_t rows, std::int64_t k) {
   const auto k_blocks = static_cast<double>(ceil_div(k, kScaleBlock));
-  constexpr double kCyclesPerRow = 2.8;  // TMA: 128 bytes to one multiprocessor
-  const double loads = kCyclesPerRow * (config.tile_m + config.tile_n);
   if (config.schedule == Schedule::kStreamed) {
-    const double chain = std::max(loads, 400.0 + 2.0 * config.tile_m);
-    return (k_blocks * chain + 16.0 * config.tile_m) / kMemoryCyclesPerMicrosecond;
+    const double loads = kStreamedCyclesPerRow * (config.tile_m + config.tile_n);
+    return (k_blocks * loads + 8.0 * config.tile_m) / kMemoryCyclesPerMicrosecond;
   }
-  // 64 x 128 x 128 products keep the tensor core busy for 256 cycles; where only one consumer has
-  // rows nobody multiplies while it promotes.
-  const auto parts = static_cast<double>(ceil_div(rows, kWarpGroupRows));
-  const double multiplied = 256.0 * parts * config.tile_n / kScaleBlock;
-  const double loop = config.sum == MainloopSum::kFast ? 0.97 : parts > 1 ? 0.9 : 0.6;
-  return k_blocks * std::max(multiplied / loop / kTensorCyclesPerMicrosecond,
-                             loads / kMemoryCyclesPerMicrosecond) +
-         2000 / kTensorCyclesPerMicrosecond;
+  // Of each consumer's chain: a part is multiplied, waited for and promoted (545 cycles); two parts
+  // of the same one follow each other.
+  constexpr double kChain = 545;
+  const auto parts = static_cast<double>(std::min<std::int64_t>(
+      ceil_div(rows, kWarpGroupRows), config.tile_m / kWarpGroupRows));
+  const double loads = kCyclesPerRow * (kWarpGroupRows * parts + config.tile_n);
+  const double chain = config.sum == MainloopSum::kFast
+                           ? 264 * parts * config.tile_n / kScaleBlock
+                           : kChain * std::ceil(parts / kConsumers);
+  // Two thread blocks that share A wait for each other where they load little of it.
+  const bool is_partial = config.tile_m == 256 && parts * kWarpGroupRows < config.tile_m;
+  const double sharing = config.cluster_n == 1 ? 1 : is_partial ? 1.05 : 0.97;
+  return (k_blocks * sharing * std::max(loads, chain) + 2000) / kTensorCyclesPerMicrosecond;
 }
 
 GemmCandidate priced(const GemmConfig& config, std::span<const Work> works,
@@ -62,25 +70,30 @@ GemmCandidate priced(const GemmConfig& config, std::span<const Work> works,
     const std::int64_t across = round_up(ceil_div(work.n, config.tile_n), config.cluster_n);
     const std::int64_t whole = work.m / config.tile_m;
     const std::int64_t rest = work.m % config.tile_m;
-    const auto of_each = static_cast<double>(work.count * across);
+    const double of_each = work.count * static_cast<double>(across);
     const double of_whole = tile_microseconds(config, config.tile_m, work.k);
     const double of_rest = rest > 0 ? tile_microseconds(config, rest, work.k) : 0;
     tiles += of_each * static_cast<double>(whole + (rest > 0 ? 1 : 0));
     busy += of_each * (static_cast<double>(whole) * of_whole + of_rest);
     longest = std::max(longest, whole > 0 ? of_whole : of_rest);
-    bytes += static_cast<double>(work.count) *
-             (static_cast<double>(work.k) * static_cast<double>(work.m + work.n) +
-              2.0 * static_cast<double>(work.m) * static_cast<double>(work.n));
+    bytes += work.count * (static_cast<double>(work.k) * static_cast<double>(work.m + work.n) +
+                           2.0 * static_cast<double>(work.m) * static_cast<double>(work.n));
   }
   const int cluster = cluster_size(config);
-  const int blocks = blocks_per_multiprocessor(config) * num_multiprocessors / cluster * cluster;
+  const int multiprocessors = num_multiprocessors / cluster * cluster;
   // The last round is as long as the others.
-  const double rounds = std::ceil(tiles / blocks);
+  const double rounds = std::ceil(tiles / multiprocessors);
   candidate.waves = static_cast<std::int64_t>(rounds);
   const double average = tiles > 0 ? busy / tiles : 0;
   candidate.tile_cycles = average * kTensorCyclesPerMicrosecond;
+  // Memory and tensor cores draw on the same power: both at their limits take longer than either.
+  const double memory = bytes / (config.tile_m == 256 ? kLargeTileBytesPerMicrosecond
+                                                      : kBytesPerMicrosecond);
+  const double multiply = std::max(rounds * average, longest);
+  const double power = config.schedule == Schedule::kStreamed ? 2 : 3;
   candidate.microseconds =
-      kStartMicroseconds + std::max({rounds * average, longest, bytes / kBytesPerMicrosecond});
+      kStartMicroseconds +
+      std::pow(std::pow(memory, power) + std::pow(multiply, power), 1 / power);
   candidate.estimated_cycles = candidate.microseconds * kTensorCyclesPerMicrosecond;
   return candidate;
 }
@@ -137,15 +150,24 @@ std::int64_t rows_of(const TensorView& view) {
   return view.shape[static_cast<std::size_t>(view.rank - 2)];
 }
 
-Work work_of(const GroupedGemmProblem& problem) {
+// Groups of eight sizes around the expected one: some have next to nothing, some twice as much.
+std::array<Work, 8> works_of(const GroupedGemmProblem& problem) {
   const std::int64_t groups = num_groups(problem);
-  std::int64_t rows = problem.expected_rows;
-  if (rows == 0) {
-    rows = is_masked(problem) ? rows_of(problem.a)
-                              : ceil_div(rows_of(problem.a), std::max<std::int64_t>(groups, 1));
+  const std::int64_t room = rows_of(problem.a);
+  std::int64_t expected = problem.expected_rows;
+  if (expected == 0) {
+    expected = is_masked(problem) ? room : ceil_div(room, std::max<std::int64_t>(groups, 1));
   }
-  rows = std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(rows_of(problem.a), 1));
-  return {groups, rows, problem.b.shape[1], problem.b.shape[2]};
+  std::array<Work, 8> works{};
+  constexpr auto kClasses = static_cast<std::int64_t>(works.size());
+  for (std::int64_t i = 0; i < kClasses; ++i) {
+    const std::int64_t rows = expected * (2 * i + 1) / kClasses;
+    works[static_cast<std::size_t>(i)] = {
+        static_cast<double>(groups) / static_cast<double>(kClasses),
+        std::clamp<std::int64_t>(rows, 1, std::max<std::int64_t>(room, 1)), problem.b.shape[1],
+        problem.b.shape[2]};
+  }
+  return works;
 }
 
 MainloopSum sum_of(Accumulation accumulation) {
@@ -226,8 +248,7 @@ std::vector<GemmCandidate> grouped_candidates(const GroupedGemmProblem& problem,
   one.bias = problem.bias;
   GemmConfig base = base_of(one);
   base.grouping = Grouping::kRows;
-  const Work work = work_of(problem);
-  return candidates_of(base, std::span(&work, 1), num_multiprocessors);
+  return candidates_of(base, works_of(problem), num_multiprocessors);
 }
 
 GemmPlan plan_grouped(const GroupedGemmProblem& problem, int num_multiprocessors) {
