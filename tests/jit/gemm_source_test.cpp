@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <initializer_list>
 #include <map>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cuda/jit/nvrtc_compiler.hpp"
 #include "cuda/plan/gemm_plan.hpp"
+#include "cuda/plan/grouped_plan.hpp"
 #include "naming/kernel_name.hpp"
 #include "support/test_level.hpp"
 
@@ -73,9 +76,56 @@ std::vector<GemmConfig> all_configs() {
   return configs;
 }
 
+// What the plans of many products offer, for groups of every size.
+std::vector<GemmConfig> grouped_configs() {
+  std::vector<GemmConfig> configs;
+  const auto view = [](DType dtype, std::initializer_list<std::int64_t> shape) {
+    return make_view(reinterpret_cast<void*>(std::uintptr_t{1} << 20U), dtype, shape,
+                     {DeviceKind::kCuda, 0});
+  };
+  constexpr int kH200Multiprocessors = 132;
+  for (const ScaleRecipe recipe : {ScaleRecipe::kNone, ScaleRecipe::kTensor, ScaleRecipe::kRow,
+                                   ScaleRecipe::kBlock, ScaleRecipe::kBlock1d}) {
+    for (const Accumulation accumulation : {Accumulation::kPromoted, Accumulation::kFast}) {
+      if (is_block_scaled(recipe) && accumulation == Accumulation::kFast) continue;
+      for (const DType d : {DType::kBF16, DType::kF16, DType::kF32}) {
+        for (const bool adds : {false, true}) {
+          for (const std::int64_t m : {8, 16, 32, 64, 4096}) {
+            GemmProblem one;
+            one.a = view(DType::kE4M3, {m, 4096});
+            one.b = view(DType::kE4M3, {4096, 4096});
+            one.d = view(d, {m, 4096});
+            one.recipe = recipe;
+            one.accumulation = accumulation;
+            one.output_mode = adds ? OutputMode::kAccumulate : OutputMode::kOverwrite;
+            if (adds) one.bias = view(DType::kF32, {4096});
+            GroupedGemmProblem many;
+            many.a = view(DType::kE4M3, {8 * m, 4096});
+            many.b = view(DType::kE4M3, {8, 4096, 4096});
+            many.d = view(d, {8 * m, 4096});
+            many.recipe = recipe;
+            many.accumulation = accumulation;
+            many.output_mode = one.output_mode;
+            if (adds) many.bias = view(DType::kF32, {8, 4096});
+            for (const auto& candidates :
+                 {cuda::grouped_candidates(many, kH200Multiprocessors),
+                  cuda::fused_candidates(std::span(&one, 1), kH200Multiprocessors)}) {
+              for (const cuda::GemmCandidate& candidate : candidates) {
+                configs.push_back(candidate.config);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return configs;
+}
+
 TEST(GemmSource, planned_kernels_do_not_spill) {
   if (!nvrtc_description().ok()) GTEST_SKIP() << nvrtc_description().error().what();
   std::vector<GemmConfig> configs = all_configs();
+  for (const GemmConfig& config : grouped_configs()) configs.push_back(config);
   // Under AddressSanitizer NVRTC takes four times as long, and it is not what is looked at.
 #ifdef __SANITIZE_ADDRESS__
   constexpr bool kSanitized = true;
@@ -88,6 +138,12 @@ TEST(GemmSource, planned_kernels_do_not_spill) {
     for (const GemmConfig& config : configs) {
       const bool is_streamed = config.schedule == Schedule::kStreamed;
       if (config.d == DType::kF16) continue;
+      // Of many products the ones with the most to keep: block scales, and rows' with F32 results.
+      if (config.grouping != Grouping::kNone &&
+          (!config.accumulates || config.d != DType::kF32 ||
+           (config.recipe != ScaleRecipe::kBlock && config.recipe != ScaleRecipe::kRow))) {
+        continue;
+      }
       if (is_streamed ? config.tile_m < 32 || config.num_splits == 3
                       : config.cluster_m * config.cluster_n == 1) {
         continue;

@@ -86,7 +86,9 @@ std::vector<std::string> names_to_mutate() {
        .unroll_k = 1,
        .accumulates = true,
        .has_bias = true},
-      {.schedule = Schedule::kStreamed, .accumulates = true, .num_splits = 4}};
+      {.schedule = Schedule::kStreamed, .accumulates = true, .num_splits = 4},
+      {.schedule = Schedule::kStreamed, .grouping = Grouping::kRows},
+      {.has_bias = true, .grouping = Grouping::kProducts}};
   std::vector<std::string> names;
   names.reserve(configs.size());
   for (const GemmConfig& config : configs) names.push_back(kernel_name(config));
@@ -384,8 +386,8 @@ TEST(ParseKernelName, SaysWhereWhatTheRuleAndTheFix) {
             "as the scales of A and B.");
   EXPECT_EQ(refusal_of(name + "_bias_accumulate"),
             "kernel name: the word at byte 107 is \"accumulate\"; the raster order may be followed "
-            "by split<number, from 2 on>, accumulate, then bias, each at most once, and nothing "
-            "else. Remove it or put it in order.");
+            "by split<number, from 2 on>, grouped or fused, accumulate, then bias, each at most once, "
+            "and nothing else. Remove it or put it in order.");
   for (const std::string_view split : {"_split1", "_split0", "_split02", "_split", "_split2x"}) {
     EXPECT_THAT(refusal_of(name + std::string(split)), testing::HasSubstr("split<number, from 2"));
   }

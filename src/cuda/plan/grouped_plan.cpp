@@ -56,7 +56,9 @@ double tile_microseconds(const GemmConfig& config, std::int64_t rows, std::int64
   // Two thread blocks that share A wait for each other where they load little of it.
   const bool is_partial = config.tile_m == 256 && parts * kWarpGroupRows < config.tile_m;
   const double sharing = config.cluster_n == 1 ? 1 : is_partial ? 1.05 : 0.97;
-  return (k_blocks * sharing * std::max(loads, chain) + 2000) / kTensorCyclesPerMicrosecond;
+  constexpr double kStoreCyclesPerRow = 8;
+  return (k_blocks * sharing * std::max(loads, chain) + kStoreCyclesPerRow * config.tile_m) /
+         kTensorCyclesPerMicrosecond;
 }
 
 GemmCandidate priced(const GemmConfig& config, std::span<const Work> works,
