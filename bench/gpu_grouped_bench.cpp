@@ -99,7 +99,7 @@ struct Case {
   }
   [[nodiscard]] std::string name() const {
     return fmt::format("{} {} x {} rows, N {}, K {}",
-                       masked() ? "masked"
+                       masked()                   ? "masked"
                        : target == Target::kDense ? "large"
                                                   : "small",
                        groups, rows, n, k);
@@ -232,9 +232,7 @@ class CaseRun {
   static constexpr std::uint64_t kSeed = 2026;
 
   [[nodiscard]] std::int64_t b_scales() const { return num_scale_blocks(case_.n) * k_blocks_; }
-  [[nodiscard]] Execution execution() const {
-    return {.backend = "cuda", .stream = gpu_.stream()};
-  }
+  [[nodiscard]] Execution execution() const { return {.backend = "cuda", .stream = gpu_.stream()}; }
 
   // Fills `to` with the values of `pool` again and again.
   void repeat(const DeviceMemory& pool, DeviceMemory& to) const {
@@ -270,13 +268,13 @@ class CaseRun {
   [[nodiscard]] GroupedGemmProblem grouped(const InputSet& set) {
     GroupedGemmProblem problem;
     problem.b = view(set.b, DType::kE4M3, case_.groups, case_.n, case_.k);
-    problem.b_scale = view(set.b_scale, DType::kF32, case_.groups, num_scale_blocks(case_.n),
-                           k_blocks_);
+    problem.b_scale =
+        view(set.b_scale, DType::kF32, case_.groups, num_scale_blocks(case_.n), k_blocks_);
     problem.recipe = ScaleRecipe::kBlock;
     if (case_.masked()) {
       problem.a = view(a_, DType::kE4M3, case_.groups, case_.capacity(), case_.k);
-      problem.d = make_view(d_.data(), DType::kBF16, {case_.groups, case_.capacity(), case_.n},
-                            kGpu);
+      problem.d =
+          make_view(d_.data(), DType::kBF16, {case_.groups, case_.capacity(), case_.n}, kGpu);
       problem.a_scale = view(a_scale_, DType::kF32, case_.groups, case_.capacity(), k_blocks_);
       problem.group_rows = view(counts_, DType::kI32, case_.groups);
       problem.expected_rows = case_.rows;
@@ -363,8 +361,8 @@ class CaseRun {
     problem.b = make_view(static_cast<const void*>(b.data()), DType::kE4M3, {columns, case_.k});
     problem.d = make_view(static_cast<void*>(want.data()), DType::kBF16, {1, columns});
     problem.recipe = ScaleRecipe::kBlock;
-    problem.a_scale = make_view(static_cast<const void*>(a_scale.data()), DType::kF32,
-                                {1, k_blocks_});
+    problem.a_scale =
+        make_view(static_cast<const void*>(a_scale.data()), DType::kF32, {1, k_blocks_});
     problem.b_scale = make_view(static_cast<const void*>(b_scale.data()), DType::kF32,
                                 {columns / kScaleBlock, k_blocks_});
     (void)gemm(problem, {.backend = "cpu", .numerics = Numerics::kEmulated});
@@ -429,48 +427,49 @@ json rows_of(const Case& what, std::size_t num_sets, const std::vector<Contender
     const bool is_dense = contender.name == "octavo_dense";
     const double us = timed ? quantile(contender.us, 0.5) : 1;
     const ClockAndPower load = sampler.medians(contender.windows);
-    const double target_us = what.target == Target::kDense            ? dense_us
+    const double target_us = what.target == Target::kDense           ? dense_us
                              : what.target == Target::kDenseOrMemory ? std::max(dense_us, memory_us)
-                                                                      : memory_us;
+                                                                     : memory_us;
     const bool has_ratio = timed && !is_dense && target_us > 0;
-    const double operations =
-        is_dense ? 2.0 * static_cast<double>(what.dense_rows()) *
-                       static_cast<double>(what.n * what.k)
-                 : what.operations();
-    json row = {{"problem",
-                 {{"op", "grouped_gemm"},
-                  {"groups", what.groups},
-                  {"rows", what.rows},
-                  {"spread", what.spread},
-                  {"total_rows", what.total(1)},
-                  {"n", what.n},
-                  {"k", what.k},
-                  {"masked", what.masked()},
-                  {"recipe", "block"}}},
-                {"contender", contender.name},
-                {"kernel", contender.kernel},
-                {"us", nullptr},
-                {"tflops", known(operations / us * 1e-6, timed)},
-                {"weights_gbps", known(what.weight_bytes() / us * 1e-3, timed && !is_dense)},
-                {"target",
-                 what.target == Target::kDense ? "dense"
-                 : what.target == Target::kMemory
-                     ? "memory"
-                     : (dense_us > memory_us ? "dense, rows rounded up to 64" : "memory")},
-                {"target_us", known(target_us, target_us > 0)},
-                {"ratio_to_target", known(target_us / us, has_ratio)},
-                {"sm_clock_mhz", known(load.sm_clock_mhz, load.num_samples > 0)},
-                {"power_w", known(load.power_w, load.num_samples > 0)},
-                {"input_sets", num_sets},
-                {"skipped", nullptr}};
+    const double operations = is_dense ? 2.0 * static_cast<double>(what.dense_rows()) *
+                                             static_cast<double>(what.n * what.k)
+                                       : what.operations();
+    json row = {
+        {"problem",
+         {{"op", "grouped_gemm"},
+          {"groups", what.groups},
+          {"rows", what.rows},
+          {"spread", what.spread},
+          {"total_rows", what.total(1)},
+          {"n", what.n},
+          {"k", what.k},
+          {"masked", what.masked()},
+          {"recipe", "block"}}},
+        {"contender", contender.name},
+        {"kernel", contender.kernel},
+        {"us", nullptr},
+        {"tflops", known(operations / us * 1e-6, timed)},
+        {"weights_gbps", known(what.weight_bytes() / us * 1e-3, timed && !is_dense)},
+        {"target", what.target == Target::kDense ? "dense"
+                   : what.target == Target::kMemory
+                       ? "memory"
+                       : (dense_us > memory_us ? "dense, rows rounded up to 64" : "memory")},
+        {"target_us", known(target_us, target_us > 0)},
+        {"ratio_to_target", known(target_us / us, has_ratio)},
+        {"sm_clock_mhz", known(load.sm_clock_mhz, load.num_samples > 0)},
+        {"power_w", known(load.power_w, load.num_samples > 0)},
+        {"input_sets", num_sets},
+        {"skipped", nullptr}};
     if (timed) {
       row["us"] = {{"median", us},
                    {"p10", quantile(contender.us, 0.1)},
                    {"p90", quantile(contender.us, 0.9)}};
-      fmt::print("{:38} {:24} {:8.1f} us {:5.0f} TFLOP/s {:5.0f} GB/s of weights x{:.3f} of {} {:4.0f} MHz {:3.0f} W\n",
-                 what.name(), contender.name, us, operations / us * 1e-6,
-                 what.weight_bytes() / us * 1e-3, has_ratio ? target_us / us : 0.0,
-                 row.at("target").get<std::string>(), load.sm_clock_mhz, load.power_w);
+      fmt::print(
+          "{:38} {:24} {:8.1f} us {:5.0f} TFLOP/s {:5.0f} GB/s of weights x{:.3f} of {} {:4.0f} "
+          "MHz {:3.0f} W\n",
+          what.name(), contender.name, us, operations / us * 1e-6, what.weight_bytes() / us * 1e-3,
+          has_ratio ? target_us / us : 0.0, row.at("target").get<std::string>(), load.sm_clock_mhz,
+          load.power_w);
     } else {
       row["skipped"] = contender.skipped_because;
     }

@@ -21,8 +21,7 @@ std::size_t workspace_bytes(const GroupedGemmProblem& problem, const Execution& 
   return backend->workspace_bytes(problem, execution);
 }
 
-std::vector<SupportReport> supports(const GroupedGemmProblem& problem,
-                                    const Execution& execution) {
+std::vector<SupportReport> supports(const GroupedGemmProblem& problem, const Execution& execution) {
   (void)validate(problem).value();
   (void)validate(execution).value();
   return support_reports("grouped_gemm", problem, execution).value();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every argument rule and its message: validate_gemm.cpp, validate_grouped_gemm.cpp,
-// validate_fused_gemm.cpp, validate_attention.cpp, validate_quantize.cpp. Messages name the argument, what was given, the rule and the fix.
+// validate_fused_gemm.cpp, validate_attention.cpp, validate_quantize.cpp. Messages name the
+// argument, what was given, the rule and the fix.
 #pragma once
 
 #include <span>

@@ -27,14 +27,13 @@ struct Placed {
 };
 
 void place(std::size_t index, const GemmProblem& problem, std::vector<Placed>& tensors) {
-  const std::array<std::pair<const char*, TensorView>, 7> views{
-      {{"d", problem.d},
-       {"a", problem.a},
-       {"b", problem.b},
-       {"a_scale", problem.a_scale},
-       {"b_scale", problem.b_scale},
-       {"bias", problem.bias},
-       {"d_scale", problem.d_scale}}};
+  const std::array<std::pair<const char*, TensorView>, 7> views{{{"d", problem.d},
+                                                                 {"a", problem.a},
+                                                                 {"b", problem.b},
+                                                                 {"a_scale", problem.a_scale},
+                                                                 {"b_scale", problem.b_scale},
+                                                                 {"bias", problem.bias},
+                                                                 {"d_scale", problem.d_scale}}};
   for (const auto& [name, view] : views) {
     if (view.absent()) continue;
     Placed placed{index, name, view, {}, 0, 0};
@@ -58,11 +57,11 @@ Status validate(std::span<const GemmProblem> problems) {
       return Error(status.error().code(), fmt::format("fused_gemm: problems[{}]: {}", i, text));
     }
     if (problems[i].a.device != problems[0].a.device) {
-      return Error(ErrorCode::kInvalidArgument,
-                   fmt::format("fused_gemm: problems[0] is on {} and problems[{}] on {}; all of a "
-                               "call must be on one device. Make a call for each device.",
-                               to_string(problems[0].a.device), i,
-                               to_string(problems[i].a.device)));
+      return Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("fused_gemm: problems[0] is on {} and problems[{}] on {}; all of a "
+                      "call must be on one device. Make a call for each device.",
+                      to_string(problems[0].a.device), i, to_string(problems[i].a.device)));
     }
     place(i, problems[i], tensors);
   }

@@ -37,8 +37,8 @@ Status validate_as_product(const GemmProblem& problem) {
 // One element in the place of a tensor of any shape, which nothing reads but a check of scales.
 alignas(16) constexpr std::array<float, 4> kStandInMemory{1, 1, 1, 1};
 
-TensorView stand_in(DType dtype, Device device, bool batched, std::int64_t batch,
-                    std::int64_t rows, std::int64_t cols) {
+TensorView stand_in(DType dtype, Device device, bool batched, std::int64_t batch, std::int64_t rows,
+                    std::int64_t cols) {
   TensorView view;
   view.data = kStandInMemory.data();
   view.dtype = dtype;
@@ -54,8 +54,8 @@ TensorView stand_in_scale(ScaleGranularity granularity, const TensorView& operan
   const bool batched = operand.rank == 3;
   const auto row = static_cast<std::size_t>(operand.rank - 2);
   const ScaleShape shape = scale_shape(granularity, operand.shape[row], operand.shape[row + 1]);
-  TensorView view = stand_in(DType::kF32, operand.device, batched, operand.shape[0], shape.rows,
-                             shape.cols);
+  TensorView view =
+      stand_in(DType::kF32, operand.device, batched, operand.shape[0], shape.rows, shape.cols);
   if (granularity == ScaleGranularity::kTensor) --view.rank;
   return view;
 }
@@ -157,8 +157,9 @@ Status check_lists(const GroupedGemmProblem& problem) {
     if (problem.group_rows.absent()) continue;
     const std::int64_t rows = static_cast<const std::int32_t*>(problem.group_rows.data)[group];
     if (rows < 0 || rows > room) {
-      return refuse("group_rows[{}] is {}; the group has room for {} rows, so it must be from 0 to {}.",
-                    group, rows, room, room);
+      return refuse(
+          "group_rows[{}] is {}; the group has room for {} rows, so it must be from 0 to {}.",
+          group, rows, room, room);
     }
   }
   return Ok{};
@@ -192,9 +193,10 @@ Status check_memory(const GroupedGemmProblem& problem) {
     const auto address = reinterpret_cast<std::uintptr_t>(other.view.data);
     const auto alignment = static_cast<std::uintptr_t>(size_bytes(other.view.dtype));
     if (span.begin != span.end && address % alignment != 0) {
-      return refuse("{} begins {} bytes past a multiple of {}; {} elements must be aligned to "
-                    "their size. Move the data, or correct the dtype.",
-                    other.name, address % alignment, alignment, to_string(other.view.dtype));
+      return refuse(
+          "{} begins {} bytes past a multiple of {}; {} elements must be aligned to "
+          "their size. Move the data, or correct the dtype.",
+          other.name, address % alignment, alignment, to_string(other.view.dtype));
     }
     if (may_overlap(problem.d, d_span, other.view, span)) {
       return refuse(

@@ -42,8 +42,9 @@ struct GroupRows {
 }
 
 template <typename Pointer>
-[[nodiscard]] BasicTensorView<Pointer> slice_of(BasicTensorView<Pointer> view, std::size_t dimension,
-                                                std::int64_t begin, std::int64_t extent) {
+[[nodiscard]] BasicTensorView<Pointer> slice_of(BasicTensorView<Pointer> view,
+                                                std::size_t dimension, std::int64_t begin,
+                                                std::int64_t extent) {
   using Bytes = std::conditional_t<std::is_same_v<Pointer, void*>, std::byte*, const std::byte*>;
   view.data =
       static_cast<Bytes>(view.data) + begin * view.strides[dimension] * size_bytes(view.dtype);

@@ -95,12 +95,12 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] SupportReport supports(const GroupedGemmProblem& problem,
                                        const Execution& execution) const override {
-    SupportReport report = report_for(
-        std::array{named("a", problem.a), named("b", problem.b), named("d", problem.d),
-                   named("a_scale", problem.a_scale), named("b_scale", problem.b_scale),
-                   named("bias", problem.bias), named("group_ends", problem.group_ends),
-                   named("group_rows", problem.group_rows)},
-        std::array{named("a", problem.a), named("b", problem.b)}, execution);
+    SupportReport report =
+        report_for(std::array{named("a", problem.a), named("b", problem.b), named("d", problem.d),
+                              named("a_scale", problem.a_scale), named("b_scale", problem.b_scale),
+                              named("bias", problem.bias), named("group_ends", problem.group_ends),
+                              named("group_rows", problem.group_rows)},
+                   std::array{named("a", problem.a), named("b", problem.b)}, execution);
     if (report.supported) report.kernel = grouped_kernel(problem, execution);
     return report;
   }
@@ -159,8 +159,7 @@ class CpuBackend final : public Backend {
         begin = static_cast<const std::int32_t*>(problem.group_ends.data)[group];
       }
       if (rows.rows == 0) continue;
-      const Result<GemmReport> report =
-          gemm(problem_of_group(problem, group, rows), execution);
+      const Result<GemmReport> report = gemm(problem_of_group(problem, group, rows), execution);
       if (!report.ok()) return report.error();
     }
     return GemmReport{"cpu", grouped_kernel(problem, execution), 1};
@@ -254,8 +253,7 @@ class CpuBackend final : public Backend {
   }
 
   // Of a group that has one row at least.
-  static std::string grouped_kernel(const GroupedGemmProblem& problem,
-                                    const Execution& execution) {
+  static std::string grouped_kernel(const GroupedGemmProblem& problem, const Execution& execution) {
     const std::int64_t rows = problem.a.shape[static_cast<std::size_t>(problem.a.rank - 2)];
     if (num_groups(problem) == 0 || rows == 0) return "none";
     return kernel(problem_of_group(problem, 0, {0, rows}), execution);

@@ -75,8 +75,8 @@ class Launcher {
     GemmParams params{};
     params.a_scale = scale_params(matrix_of(problem_.a_scale, batched_, index));
     params.b_scale = scale_params(matrix_of(problem_.b_scale, batched_, index));
-    if (Status s = set_operands(launcher_.api(), config, matrix_of(a, index), matrix_of(b, index),
-                                params);
+    if (Status s =
+            set_operands(launcher_.api(), config, matrix_of(a, index), matrix_of(b, index), params);
         !s.ok()) {
       return s;
     }
@@ -113,8 +113,8 @@ class Launcher {
     params.accumulates = problem_.output_mode == OutputMode::kAccumulate ? 1 : 0;
     const auto magnitude = [](std::int64_t stride) { return stride < 0 ? -stride : stride; };
     params.down_columns = magnitude(d.strides[0]) < magnitude(d.strides[1]) ? 1 : 0;
-    return launcher_.launch_small(kFinishOutputEntry, finish_output_source, num_finish_tiles(params),
-                        kFinishThreads, params);
+    return launcher_.launch_small(kFinishOutputEntry, finish_output_source,
+                                  num_finish_tiles(params), kFinishThreads, params);
   }
 
   KernelLauncher launcher_;
@@ -157,7 +157,6 @@ Status load_kernels(const DeviceInfo& device, const PreparedGemm& prepared) {
   prepared.function.store(function.value(), std::memory_order_release);
   return Ok{};
 }
-
 
 Status launch_gemm(const DeviceInfo& device, const GemmProblem& problem, const Execution& execution,
                    const PreparedGemm& prepared) {

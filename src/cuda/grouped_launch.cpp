@@ -55,8 +55,8 @@ Status launch_grouped(const DeviceInfo& device, const GroupedGemmProblem& proble
   GemmParams& params = grouped.gemm;
   params.a_scale = scale_params(masked ? element_of(problem.a_scale, 0) : problem.a_scale);
   params.b_scale = scale_params(element_of(problem.b_scale, 0));
-  if (Status s = set_operands(launcher.api(), config, a.value(), b.value(), params,
-                              &grouped.a_parts);
+  if (Status s =
+          set_operands(launcher.api(), config, a.value(), b.value(), params, &grouped.a_parts);
       !s.ok()) {
     return s;
   }

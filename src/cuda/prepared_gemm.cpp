@@ -149,16 +149,14 @@ Plans& plans() {
 
 std::shared_ptr<const PreparedGemm> prepared_gemm(const DeviceInfo& device,
                                                   const GemmProblem& problem) {
-  return plans().get(PlanKey(device.ordinal, problem), [&] {
-    return prepare(plan_gemm(problem, device.num_multiprocessors));
-  });
+  return plans().get(PlanKey(device.ordinal, problem),
+                     [&] { return prepare(plan_gemm(problem, device.num_multiprocessors)); });
 }
 
 std::shared_ptr<const PreparedGemm> prepared_grouped(const DeviceInfo& device,
                                                      const GroupedGemmProblem& problem) {
-  return plans().get(PlanKey(device.ordinal, problem), [&] {
-    return prepare(plan_grouped(problem, device.num_multiprocessors));
-  });
+  return plans().get(PlanKey(device.ordinal, problem),
+                     [&] { return prepare(plan_grouped(problem, device.num_multiprocessors)); });
 }
 
 std::shared_ptr<const std::list<PreparedFusedLaunch>> prepared_fused(

@@ -64,9 +64,11 @@ TEST(GroupedGemm, groups_have_the_bits_of_products_alone) {
 // CASES C39, C40, C42: empty groups anywhere, no groups, boundaries at any row; weights that show
 // a wrong group at once.
 TEST(GroupedGemm, C42_every_row_has_its_groups_weights) {
-  for (const std::vector<std::int64_t>& rows :
-       {std::vector<std::int64_t>{128, 130, 65}, {1}, {1, 1, 1, 1}, {0, 5, 0, 0, 128, 1, 0, 3},
-        {0, 0, 0}}) {
+  for (const std::vector<std::int64_t>& rows : {std::vector<std::int64_t>{128, 130, 65},
+                                                {1},
+                                                {1, 1, 1, 1},
+                                                {0, 5, 0, 0, 128, 1, 0, 3},
+                                                {0, 0, 0}}) {
     GroupedSpec spec{.rows = rows, .n = 16, .k = 16, .rest = 4, .recipe = ScaleRecipe::kNone};
     GroupedData data(spec);
     data.a.fill(1);
@@ -99,8 +101,8 @@ TEST(GroupedGemm, C40_no_groups_is_nothing_to_do) {
 // CASES C45: what lies in rows of no group, and in their scales, does not reach the others.
 TEST(GroupedGemm, C45_garbage_in_skipped_rows_stays_there) {
   for (const std::int64_t capacity : {0, 128}) {
-    GroupedSpec spec{.rows = {7, 1}, .n = 24, .k = 256, .capacity = capacity,
-                     .gap = capacity > 0 ? 0 : 9};
+    GroupedSpec spec{
+        .rows = {7, 1}, .n = 24, .k = 256, .capacity = capacity, .gap = capacity > 0 ? 0 : 9};
     GroupedData clean(spec);
     GroupedData dirty(spec);
     const std::int64_t stride = capacity > 0 ? capacity : 16;
@@ -141,23 +143,42 @@ TEST(GroupedGemm, arguments_that_do_not_fit_are_refused_by_name) {
     EXPECT_THAT(message_of(problem), testing::HasSubstr(text));
   };
   using P = GroupedGemmProblem;
-  refuses(contiguous.problem(), [](P& p) { p.group_ends = {}; }, "group_ends is absent");
-  refuses(masked.problem(), [](P& p) { p.group_rows = {}; }, "group_rows is absent");
-  refuses(masked.problem(), [](P& p) { p.group_ends = p.group_rows; }, "group_ends is given");
-  refuses(contiguous.problem(), [](P& p) { p.group_ends.shape[0] = 1; }, "with 2 groups it needs [2]");
-  refuses(contiguous.problem(), [](P& p) { p.group_ends.dtype = DType::kF32; }, "group_ends has dtype f32");
-  refuses(contiguous.problem(), [](P& p) { p.b.rank = 2; }, "b has shape [2, 16]; it is [groups, N, K]");
-  refuses(contiguous.problem(), [](P& p) { p.bias.shape[1] = 15; }, "bias has shape [2, 15]");
-  refuses(contiguous.problem(), [](P& p) { p.d.shape[1] = 15; }, "grouped_gemm: d has shape");
-  refuses(contiguous.problem(), [](P& p) { p.a.shape[1] = 31; }, "grouped_gemm: a has shape");
-  refuses(contiguous.problem(), [](P& p) { p.b_scale.shape[0] = 1; }, "grouped_gemm: b_scale has shape");
-  refuses(contiguous.problem(), [](P& p) { p.a_scale = {}; }, "grouped_gemm: a_scale is absent");
-  refuses(contiguous.problem(), [](P& p) { p.accumulation = Accumulation::kFast; },
-          "grouped_gemm: accumulation is fast");
-  refuses(contiguous.problem(), [](P& p) { p.expected_rows = -1; }, "expected_rows is -1");
-  refuses(contiguous.problem(), [](P& p) { p.d.data = const_cast<void*>(p.b.data); },
-          "d overlaps b in memory");
-  refuses(masked.problem(), [](P& p) { p.a.shape[0] = p.d.shape[0] = 1; }, "their first extents must be equal");
+  refuses(
+      contiguous.problem(), [](P& p) { p.group_ends = {}; }, "group_ends is absent");
+  refuses(
+      masked.problem(), [](P& p) { p.group_rows = {}; }, "group_rows is absent");
+  refuses(
+      masked.problem(), [](P& p) { p.group_ends = p.group_rows; }, "group_ends is given");
+  refuses(
+      contiguous.problem(), [](P& p) { p.group_ends.shape[0] = 1; }, "with 2 groups it needs [2]");
+  refuses(
+      contiguous.problem(), [](P& p) { p.group_ends.dtype = DType::kF32; },
+      "group_ends has dtype f32");
+  refuses(
+      contiguous.problem(), [](P& p) { p.b.rank = 2; },
+      "b has shape [2, 16]; it is [groups, N, K]");
+  refuses(
+      contiguous.problem(), [](P& p) { p.bias.shape[1] = 15; }, "bias has shape [2, 15]");
+  refuses(
+      contiguous.problem(), [](P& p) { p.d.shape[1] = 15; }, "grouped_gemm: d has shape");
+  refuses(
+      contiguous.problem(), [](P& p) { p.a.shape[1] = 31; }, "grouped_gemm: a has shape");
+  refuses(
+      contiguous.problem(), [](P& p) { p.b_scale.shape[0] = 1; },
+      "grouped_gemm: b_scale has shape");
+  refuses(
+      contiguous.problem(), [](P& p) { p.a_scale = {}; }, "grouped_gemm: a_scale is absent");
+  refuses(
+      contiguous.problem(), [](P& p) { p.accumulation = Accumulation::kFast; },
+      "grouped_gemm: accumulation is fast");
+  refuses(
+      contiguous.problem(), [](P& p) { p.expected_rows = -1; }, "expected_rows is -1");
+  refuses(
+      contiguous.problem(), [](P& p) { p.d.data = const_cast<void*>(p.b.data); },
+      "d overlaps b in memory");
+  refuses(
+      masked.problem(), [](P& p) { p.a.shape[0] = p.d.shape[0] = 1; },
+      "their first extents must be equal");
   // A bad scale of any group's B.
   contiguous.b_scale.set(1, std::numeric_limits<float>::quiet_NaN());
   EXPECT_THAT(message_of(contiguous.problem()), testing::HasSubstr("b_scale[1, 0, 0] is nan"));

@@ -99,9 +99,8 @@ void expect_every_candidate_equal(const GroupedSpec& spec) {
   {
     std::vector<std::jthread> threads;
     for (const auto& [name, prepared] : kernels) {
-      threads.emplace_back([&gpu, &kernel = prepared] {
-        EXPECT_TRUE(cuda::load_kernels(gpu, kernel).ok());
-      });
+      threads.emplace_back(
+          [&gpu, &kernel = prepared] { EXPECT_TRUE(cuda::load_kernels(gpu, kernel).ok()); });
     }
   }
   for (const auto& [name, prepared] : kernels) {
@@ -152,9 +151,12 @@ void expect_equal(const GroupedSpec& spec) {
 
 // CASES C39, C40, C42, C43.
 TEST_F(GemmOnGpu, C39_C43_groups_of_any_size) {
-  for (const std::vector<std::int64_t>& rows :
-       {std::vector<std::int64_t>{0, 5, 0, 0, 128, 1, 0, 3}, {128, 130, 65}, {1}, {1, 1, 1, 1},
-        {0, 0, 0}, {}}) {
+  for (const std::vector<std::int64_t>& rows : {std::vector<std::int64_t>{0, 5, 0, 0, 128, 1, 0, 3},
+                                                {128, 130, 65},
+                                                {1},
+                                                {1, 1, 1, 1},
+                                                {0, 0, 0},
+                                                {}}) {
     expect_equal({.rows = rows, .n = 256, .k = 512, .rest = 3, .data = Data::kPositive});
   }
   for (const std::int64_t capacity : {8, 16, 32, 48}) {
@@ -168,16 +170,16 @@ TEST_F(GemmOnGpu, C39_C43_groups_of_any_size) {
 // CASES C45.
 TEST_F(GemmOnGpu, C45_garbage_in_rows_of_no_group_stays_there) {
   for (const std::int64_t capacity : {0, 128}) {
-    const GroupedSpec spec{.rows = {7, 1, 20}, .n = 256, .k = 512, .capacity = capacity,
-                           .gap = capacity > 0 ? 0 : 40};
+    const GroupedSpec spec{
+        .rows = {7, 1, 20}, .n = 256, .k = 512, .capacity = capacity, .gap = capacity > 0 ? 0 : 40};
     GroupedData data(spec);
     const std::vector<std::uint8_t> want = emulated(data);
     GroupedData dirty(spec);
     std::int64_t row = 0;
     for (std::size_t g = 0; g < spec.rows.size(); ++g) {
       row += spec.rows[g];
-      const std::int64_t end = capacity > 0 ? static_cast<std::int64_t>(g + 1) * capacity
-                                            : row + spec.gap;
+      const std::int64_t end =
+          capacity > 0 ? static_cast<std::int64_t>(g + 1) * capacity : row + spec.gap;
       for (; row < end; ++row) {
         for (std::int64_t i = 0; i < spec.k; ++i) {
           dirty.a.bytes()[static_cast<std::size_t>(row * spec.k + i)] = 0x7F;
@@ -194,10 +196,8 @@ TEST_F(GemmOnGpu, C45_garbage_in_rows_of_no_group_stays_there) {
 
 // CASES C47: the same bits every time.
 TEST_F(GemmOnGpu, C47_five_hundred_runs_are_equal) {
-  const GroupedSpec spec{.rows = {128, 128, 256, 256, 128, 256, 256, 256},
-                         .n = 768,
-                         .k = 2048,
-                         .d = DType::kBF16};
+  const GroupedSpec spec{
+      .rows = {128, 128, 256, 256, 128, 256, 256, 256}, .n = 768, .k = 2048, .d = DType::kBF16};
   GroupedData data(spec);
   const DeviceGrouped device(data.problem());
   const std::vector<std::uint8_t> before = device.d.bytes();
@@ -247,8 +247,7 @@ TEST_F(GemmOnGpu, lists_out_of_bounds_touch_nothing_else) {
     std::vector<std::int32_t> counts;
     std::vector<std::int64_t> rows;  // what they mean, of 40
   };
-  for (const Case& c : {Case{{10, 1000, 1000}, {}, {10, 30, 0}},
-                        Case{{-5, 10, 2}, {}, {0, 10, 0}},
+  for (const Case& c : {Case{{10, 1000, 1000}, {}, {10, 30, 0}}, Case{{-5, 10, 2}, {}, {0, 10, 0}},
                         Case{{10, 30, 40}, {100, -3, 11}, {10, 0, 10}}}) {
     GroupedSpec spec{.rows = c.rows, .n = 72, .k = 256, .rest = 40};
     for (const std::int64_t rows : c.rows) spec.rest -= rows;
@@ -275,10 +274,12 @@ TEST_F(GemmOnGpu, lists_out_of_bounds_touch_nothing_else) {
       one.a_scale = data.problem().a_scale;
       one.d = data.problem().d;
       const auto slice = [&](auto view) {
-        view.data = static_cast<std::conditional_t<
-                        std::is_const_v<std::remove_pointer_t<decltype(view.data)>>,
-                        const std::uint8_t*, std::uint8_t*>>(const_cast<void*>(view.data)) +
-                    begin * view.strides[0] * size_bytes(view.dtype);
+        view.data =
+            static_cast<
+                std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>,
+                                   const std::uint8_t*, std::uint8_t*>>(
+                const_cast<void*>(view.data)) +
+            begin * view.strides[0] * size_bytes(view.dtype);
         view.shape[0] = c.rows[g];
         return view;
       };
@@ -289,7 +290,8 @@ TEST_F(GemmOnGpu, lists_out_of_bounds_touch_nothing_else) {
       const auto first = static_cast<std::ptrdiff_t>(begin * spec.n * 4);
       const auto bytes = static_cast<std::ptrdiff_t>(c.rows[g] * spec.n * 4);
       std::copy_n(data.d.bytes().begin() + first, bytes, want.begin() + first);
-      const std::int32_t end = std::clamp<std::int32_t>(c.ends[g], static_cast<std::int32_t>(begin), 40);
+      const std::int32_t end =
+          std::clamp<std::int32_t>(c.ends[g], static_cast<std::int32_t>(begin), 40);
       begin = end;
     }
     EXPECT_EQ(first_difference(got, want, spec), "");
@@ -330,8 +332,10 @@ TEST_F(GemmOnGpu, fused_products_have_the_emulations_bits) {
       if (is_block_scaled(recipe)) specs[1].scale = DType::kUE8M0;
       specs.push_back({.m = m, .n = 40, .k = 100, .recipe = recipe});
       specs.push_back({.m = m, .n = 40, .k = 0, .recipe = recipe});
-      specs.push_back({.m = m, .n = 64, .k = 256, .d = DType::kBF16, .recipe = recipe, .bias = true});
-      specs.push_back({.m = m, .n = 61, .k = 256, .d = DType::kBF16, .recipe = recipe, .bias = true});
+      specs.push_back(
+          {.m = m, .n = 64, .k = 256, .d = DType::kBF16, .recipe = recipe, .bias = true});
+      specs.push_back(
+          {.m = m, .n = 61, .k = 256, .d = DType::kBF16, .recipe = recipe, .bias = true});
       std::vector<GemmData> data(specs.begin(), specs.end());
       std::vector<std::unique_ptr<DeviceGemm>> device;
       std::vector<GemmProblem> problems;

@@ -126,7 +126,7 @@ TEST(GemmSource, planned_kernels_do_not_spill) {
   if (!nvrtc_description().ok()) GTEST_SKIP() << nvrtc_description().error().what();
   std::vector<GemmConfig> configs = all_configs();
   for (const GemmConfig& config : grouped_configs()) configs.push_back(config);
-  // Under AddressSanitizer NVRTC takes four times as long, and it is not what is looked at.
+    // Under AddressSanitizer NVRTC takes four times as long, and it is not what is looked at.
 #ifdef __SANITIZE_ADDRESS__
   constexpr bool kSanitized = true;
 #else

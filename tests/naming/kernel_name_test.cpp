@@ -384,10 +384,11 @@ TEST(ParseKernelName, SaysWhereWhatTheRuleAndTheFix) {
             "kernel name: the sum at byte 47 is \"f32fast\", of block scales; every 128 of K has "
             "scales of its own, so their sums must be promoted. Write f32, or tensor, row or none "
             "as the scales of A and B.");
-  EXPECT_EQ(refusal_of(name + "_bias_accumulate"),
-            "kernel name: the word at byte 107 is \"accumulate\"; the raster order may be followed "
-            "by split<number, from 2 on>, grouped or fused, accumulate, then bias, each at most once, "
-            "and nothing else. Remove it or put it in order.");
+  EXPECT_EQ(
+      refusal_of(name + "_bias_accumulate"),
+      "kernel name: the word at byte 107 is \"accumulate\"; the raster order may be followed "
+      "by split<number, from 2 on>, grouped or fused, accumulate, then bias, each at most once, "
+      "and nothing else. Remove it or put it in order.");
   for (const std::string_view split : {"_split1", "_split0", "_split02", "_split", "_split2x"}) {
     EXPECT_THAT(refusal_of(name + std::string(split)), testing::HasSubstr("split<number, from 2"));
   }

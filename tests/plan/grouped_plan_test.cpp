@@ -60,7 +60,8 @@ TEST(GroupedPlan, tiles_follow_the_rows_of_a_group) {
 }
 
 TEST(GroupedPlan, candidates_fit_and_have_names_of_their_own) {
-  for (const ScaleRecipe recipe : {ScaleRecipe::kTensor, ScaleRecipe::kBlock, ScaleRecipe::kBlock1d}) {
+  for (const ScaleRecipe recipe :
+       {ScaleRecipe::kTensor, ScaleRecipe::kBlock, ScaleRecipe::kBlock1d}) {
     for (const std::int64_t rows : {1, 10, 40, 100, 5000}) {
       GroupedGemmProblem problem = grouped(16, rows);
       problem.recipe = recipe;

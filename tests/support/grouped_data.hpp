@@ -115,8 +115,7 @@ struct GroupedData {
     const GroupedGemmProblem all = problem();
     const bool masked = spec.capacity > 0;
     const std::int64_t rows = spec.rows[static_cast<std::size_t>(g)];
-    const std::int64_t first =
-        masked ? g * spec.capacity : begins[static_cast<std::size_t>(g)];
+    const std::int64_t first = masked ? g * spec.capacity : begins[static_cast<std::size_t>(g)];
     GemmProblem p;
     p.a = make_view(static_cast<const std::uint8_t*>(all.a.data) + first * spec.k, DType::kE4M3,
                     {rows, spec.k});
@@ -128,8 +127,8 @@ struct GroupedData {
     p.accumulation = spec.accumulation;
     p.output_mode = spec.output_mode;
     if (all.bias.present()) {
-      p.bias = make_view(static_cast<const float*>(all.bias.data) + g * spec.n, DType::kF32,
-                         {spec.n});
+      p.bias =
+          make_view(static_cast<const float*>(all.bias.data) + g * spec.n, DType::kF32, {spec.n});
     }
     p.num_splits = 1;
     const std::int64_t scale_bytes = size_bytes(spec.scale);
@@ -152,8 +151,8 @@ struct GroupedData {
     }
     if (all.b_scale.present()) {
       p.b_scale = all.b_scale;
-      p.b_scale.data = static_cast<const std::uint8_t*>(p.b_scale.data) +
-                       g * p.b_scale.strides[0] * scale_bytes;
+      p.b_scale.data =
+          static_cast<const std::uint8_t*>(p.b_scale.data) + g * p.b_scale.strides[0] * scale_bytes;
       for (std::size_t i = 0; i + 1 < kMaxRank; ++i) {
         p.b_scale.shape[i] = p.b_scale.shape[i + 1];
         p.b_scale.strides[i] = p.b_scale.strides[i + 1];

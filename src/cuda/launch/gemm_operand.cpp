@@ -18,9 +18,9 @@ bool is_bulk(const ScaleParams& scale) {
 
 ScalePath scale_path(const GemmConfig& config, const GemmParams& params) {
   if (params.a_scale.is_ue8m0 != 0 || params.b_scale.is_ue8m0 != 0) return ScalePath::kDecode;
-  const bool are_bulk = is_bulk(params.a_scale) &&
-                        (config.recipe != ScaleRecipe::kBlock1d ||
-                         (is_bulk(params.b_scale) && params.n % kVector == 0));
+  const bool are_bulk =
+      is_bulk(params.a_scale) && (config.recipe != ScaleRecipe::kBlock1d ||
+                                  (is_bulk(params.b_scale) && params.n % kVector == 0));
   return are_bulk ? ScalePath::kBulk : ScalePath::kCopy;
 }
 
@@ -56,44 +56,44 @@ ScaleParams scale_params(const TensorView& scale) {
 
 Result<Operand> place_operand(const KernelLauncher& launcher, const TensorView& view,
                               const OperandPlan& plan, std::byte* memory) {
-    const bool batched = view.rank == 3;
-    const auto row = static_cast<std::size_t>(view.rank - 2);
-    Operand result{static_cast<const std::byte*>(view.data),
-                   view.dtype,
-                   batched ? view.shape[0] : 1,
-                   view.shape[row],
-                   view.shape[row + 1],
-                   view.strides[row],
-                   batched ? view.strides[0] : 0};
-    if (plan.path == OperandPath::kDirect) {
-      // The stride of a single row may be anything; TMA asks for a multiple of 16 bytes.
-      if (result.rows == 1) {
-        result.row_stride = (result.k + kRepackAlignment - 1) / kRepackAlignment * kRepackAlignment;
-      }
-      return result;
+  const bool batched = view.rank == 3;
+  const auto row = static_cast<std::size_t>(view.rank - 2);
+  Operand result{static_cast<const std::byte*>(view.data),
+                 view.dtype,
+                 batched ? view.shape[0] : 1,
+                 view.shape[row],
+                 view.shape[row + 1],
+                 view.strides[row],
+                 batched ? view.strides[0] : 0};
+  if (plan.path == OperandPath::kDirect) {
+    // The stride of a single row may be anything; TMA asks for a multiple of 16 bytes.
+    if (result.rows == 1) {
+      result.row_stride = (result.k + kRepackAlignment - 1) / kRepackAlignment * kRepackAlignment;
     }
-    RepackParams params{};
-    params.from = view.data;
-    params.to = memory;
-    params.batch = plan.num_copies;
-    params.rows = result.rows;
-    params.k = result.k;
-    params.from_batch_stride = result.batch_stride;
-    params.from_row_stride = result.row_stride;
-    params.from_k_stride = view.strides[row + 1];
-    params.to_batch_stride = plan.batch_stride;
-    params.to_row_stride = plan.row_stride;
-    params.layout = plan.from;
-    if (Status s = launcher.launch_small(kRepackOperandEntry, repack_operand_source,
-                                num_repack_tiles(params), kRepackThreads, params);
-        !s.ok()) {
-      return s.error();
-    }
-    result.data = memory;
-    result.row_stride = plan.row_stride;
-    result.batch_stride = plan.batch_stride;
     return result;
   }
+  RepackParams params{};
+  params.from = view.data;
+  params.to = memory;
+  params.batch = plan.num_copies;
+  params.rows = result.rows;
+  params.k = result.k;
+  params.from_batch_stride = result.batch_stride;
+  params.from_row_stride = result.row_stride;
+  params.from_k_stride = view.strides[row + 1];
+  params.to_batch_stride = plan.batch_stride;
+  params.to_row_stride = plan.row_stride;
+  params.layout = plan.from;
+  if (Status s = launcher.launch_small(kRepackOperandEntry, repack_operand_source,
+                                       num_repack_tiles(params), kRepackThreads, params);
+      !s.ok()) {
+    return s.error();
+  }
+  result.data = memory;
+  result.row_stride = plan.row_stride;
+  result.batch_stride = plan.batch_stride;
+  return result;
+}
 
 Operand matrix_of(const Operand& operand, std::int64_t index) {
   Operand one = operand;
@@ -133,12 +133,11 @@ Status set_output_map(const Driver& api, const GemmConfig& config, GemmParams& p
   if (params.stores_directly != 0 || config.schedule == Schedule::kStreamed) return Ok{};
   // As for operands: a single row's stride may be anything.
   constexpr std::int64_t kAnyStride = 16;
-  const std::int64_t stride = params.m == 1
-                                  ? (params.n + kAnyStride - 1) / kAnyStride * kAnyStride
-                                  : params.output_stride;
-  const Result<TensorMap> map = make_tensor_map(
-      api, {params.output, config.d, params.m, params.n, stride, kWarpGroupRows, num_matrices,
-            num_matrices > 1 ? matrix_stride : params.m * stride});
+  const std::int64_t stride =
+      params.m == 1 ? (params.n + kAnyStride - 1) / kAnyStride * kAnyStride : params.output_stride;
+  const Result<TensorMap> map =
+      make_tensor_map(api, {params.output, config.d, params.m, params.n, stride, kWarpGroupRows,
+                            num_matrices, num_matrices > 1 ? matrix_stride : params.m * stride});
   if (!map.ok()) return map.error();
   params.d = map.value();
   return Ok{};

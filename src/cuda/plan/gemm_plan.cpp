@@ -172,8 +172,7 @@ std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
 }  // namespace
 
 int most_stages(GemmConfig config) {
-  const int most =
-      config.schedule == Schedule::kStreamed ? kMaxSharedBytesOfTwo : kMaxSharedBytes;
+  const int most = config.schedule == Schedule::kStreamed ? kMaxSharedBytesOfTwo : kMaxSharedBytes;
   config.stages = 0;
   do {
     ++config.stages;

@@ -47,12 +47,11 @@ double tile_microseconds(const GemmConfig& config, std::int64_t rows, std::int64
   // Of each consumer's chain: a part is multiplied, waited for and promoted (545 cycles); two parts
   // of the same one follow each other.
   constexpr double kChain = 545;
-  const auto parts = static_cast<double>(std::min<std::int64_t>(
-      ceil_div(rows, kWarpGroupRows), config.tile_m / kWarpGroupRows));
+  const auto parts = static_cast<double>(
+      std::min<std::int64_t>(ceil_div(rows, kWarpGroupRows), config.tile_m / kWarpGroupRows));
   const double loads = kCyclesPerRow * (kWarpGroupRows * parts + config.tile_n);
-  const double chain = config.sum == MainloopSum::kFast
-                           ? 264 * parts * config.tile_n / kScaleBlock
-                           : kChain * std::ceil(parts / kConsumers);
+  const double chain = config.sum == MainloopSum::kFast ? 264 * parts * config.tile_n / kScaleBlock
+                                                        : kChain * std::ceil(parts / kConsumers);
   // Two thread blocks that share A wait for each other where they load little of it.
   const bool is_partial = config.tile_m == 256 && parts * kWarpGroupRows < config.tile_m;
   const double sharing = config.cluster_n == 1 ? 1 : is_partial ? 1.05 : 0.97;
@@ -89,13 +88,12 @@ GemmCandidate priced(const GemmConfig& config, std::span<const Work> works,
   const double average = tiles > 0 ? busy / tiles : 0;
   candidate.tile_cycles = average * kTensorCyclesPerMicrosecond;
   // Memory and tensor cores draw on the same power: both at their limits take longer than either.
-  const double memory = bytes / (config.tile_m == 256 ? kLargeTileBytesPerMicrosecond
-                                                      : kBytesPerMicrosecond);
+  const double memory =
+      bytes / (config.tile_m == 256 ? kLargeTileBytesPerMicrosecond : kBytesPerMicrosecond);
   const double multiply = std::max(rounds * average, longest);
   const double power = config.schedule == Schedule::kStreamed ? 2 : 3;
   candidate.microseconds =
-      kStartMicroseconds +
-      std::pow(std::pow(memory, power) + std::pow(multiply, power), 1 / power);
+      kStartMicroseconds + std::pow(std::pow(memory, power) + std::pow(multiply, power), 1 / power);
   candidate.estimated_cycles = candidate.microseconds * kTensorCyclesPerMicrosecond;
   return candidate;
 }
