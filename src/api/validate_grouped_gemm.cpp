@@ -26,7 +26,7 @@ Error refuse(fmt::format_string<Args...> format, Args&&... args) {
 
 // The rules of a product, in its words but for the name of the call.
 Status validate_as_product(const GemmProblem& problem) {
-  const Status status = validate(problem);
+  Status status = validate(problem);
   if (status.ok()) return status;
   constexpr std::string_view kPrefix = "gemm: ";
   std::string text = status.error().what();

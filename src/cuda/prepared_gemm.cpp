@@ -96,8 +96,8 @@ struct HashOfKey {
   }
 };
 
-void set_plan(GemmPlan plan, PreparedGemm& prepared) {
-  prepared.plan = std::move(plan);
+void set_plan(const GemmPlan& plan, PreparedGemm& prepared) {
+  prepared.plan = plan;
   switch (prepared.plan.work) {
     case GemmWork::kNothing: prepared.kernel = "none"; break;
     case GemmWork::kEpilogue: prepared.kernel = kFinishOutputEntry; break;
@@ -108,9 +108,9 @@ void set_plan(GemmPlan plan, PreparedGemm& prepared) {
   }
 }
 
-std::shared_ptr<const PreparedGemm> prepare(GemmPlan plan) {
+std::shared_ptr<const PreparedGemm> prepare(const GemmPlan& plan) {
   auto prepared = std::make_shared<PreparedGemm>();
-  set_plan(std::move(plan), *prepared);
+  set_plan(plan, *prepared);
   return prepared;
 }
 
@@ -169,7 +169,7 @@ std::shared_ptr<const std::list<PreparedFusedLaunch>> prepared_fused(
     for (FusedLaunch& launch : plan_fused(problems, device.num_multiprocessors)) {
       PreparedFusedLaunch& prepared = launches->emplace_back();
       prepared.problems = std::move(launch.problems);
-      set_plan(std::move(launch.plan), prepared.product);
+      set_plan(launch.plan, prepared.product);
     }
     return std::shared_ptr<const std::list<PreparedFusedLaunch>>(std::move(launches));
   });

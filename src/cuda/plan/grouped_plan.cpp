@@ -223,9 +223,10 @@ std::vector<Reason> grouped_refusals(const GroupedGemmProblem& problem,
   if (k == 0) reasons.push_back({"layout", "a", "K=0", "K from 1 on"});
   constexpr std::int64_t kMaxExtent = std::numeric_limits<std::int32_t>::max() - 1024;
   // The fewest rows a tile has, and columns.
-  const auto tiles = static_cast<double>(rows_of(problem.a) / 8 + num_groups(problem)) *
-                     static_cast<double>(is_masked(problem) ? num_groups(problem) : 1) *
-                     static_cast<double>(n / kScaleBlock + 2);
+  const std::int64_t tiles_down = rows_of(problem.a) / 8 + num_groups(problem);
+  const std::int64_t tiles_across = n / kScaleBlock + 2;
+  const auto tiles = static_cast<double>(tiles_down) * static_cast<double>(tiles_across) *
+                     static_cast<double>(is_masked(problem) ? num_groups(problem) : 1);
   if (std::max({rows_of(problem.a), n, k, num_groups(problem)}) > kMaxExtent ||
       tiles > static_cast<double>(kMaxExtent)) {
     reasons.push_back({"layout", "a",
@@ -314,7 +315,7 @@ std::vector<FusedLaunch> plan_fused(std::span<const GemmProblem> problems,
       joined.push_back(launches.size());
     }
     kinds.push_back(base_of(problem));
-    launches.push_back({{i}, std::move(alone)});
+    launches.push_back({{i}, alone});
   }
   for (const std::size_t launch : joined) {
     FusedLaunch& fused = launches[launch];
