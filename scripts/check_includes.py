@@ -53,6 +53,8 @@ RULES = {
     "src/cuda/launch": (["kernels/contract", "src/base", "include/octavo",
                          "src/cuda/driver.hpp", "src/cuda/plan", "src/cuda/jit/loaded_kernel.hpp",
                          "src/cuda/jit/gemm_source.hpp"], FORMAT),
+    "src/cuda/tune": (["src/cuda", "kernels/contract", "src/naming", "src/base", "src/backend",
+                       "include/octavo"], FORMAT),
     "src/api": (["src/backend", "src/base", "include/octavo"], FORMAT),
     "llm": (["include/octavo"], FORMAT + JSON + UNICODE),
     "measure": (["include/octavo"], FORMAT),

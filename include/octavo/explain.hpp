@@ -11,6 +11,7 @@
 
 #include "octavo/gemm.hpp"
 #include "octavo/runtime.hpp"
+#include "octavo/tuning.hpp"
 
 namespace octavo {
 
@@ -47,11 +48,30 @@ struct RefusedCandidateReport {
   std::string reason;
 };
 
+// How a plan's kernel was chosen.
+enum class ChosenBy {
+  kModel,          // the cost model's first
+  kRecord,         // measured on this GPU with this driver and compiler (octavo/tuning.hpp)
+  kShippedRecord,  // by a record that came with Octavo
+};
+
+[[nodiscard]] constexpr const char* to_string(ChosenBy chosen) noexcept {
+  switch (chosen) {
+    case ChosenBy::kModel: return "model";
+    case ChosenBy::kRecord: return "record";
+    case ChosenBy::kShippedRecord: return "shipped record";
+  }
+  return "?";
+}
+
 struct GemmExplanation {
   std::vector<Reason> refusals;  // empty if a kernel serves it
-  // Best first: the first is the choice. None where nothing is multiplied (M, N or K is 0).
+  // The first is the choice, then the model's order. None where nothing is multiplied (M, N or K is
+  // 0).
   std::vector<GemmCandidateReport> candidates;
   std::vector<RefusedCandidateReport> refused_candidates;
+  ChosenBy chosen_by = ChosenBy::kModel;
+  TuningRecord record;  // what the record beat, where one chose
   // What happens before, in and after the product, a sentence each: operands repacked, how
   // scales are read, how the result gets to D.
   std::vector<std::string> steps;

@@ -15,4 +15,5 @@
 #include "octavo/runtime.hpp"
 #include "octavo/scale.hpp"
 #include "octavo/tensor_view.hpp"
+#include "octavo/tuning.hpp"
 #include "octavo/warm_up.hpp"

@@ -17,6 +17,7 @@
 #include "octavo/gemm.hpp"
 #include "octavo/grouped_gemm.hpp"
 #include "octavo/quantize.hpp"
+#include "octavo/tuning.hpp"
 #include "octavo/warm_up.hpp"
 
 namespace octavo {
@@ -75,9 +76,16 @@ class Backend {
 // What the blocked products of "cpu" use on this machine, as octavo/runtime.hpp names it.
 [[nodiscard]] std::string cpu_instruction_set();
 
-// What "cuda" makes of valid problems on a GPU (octavo/explain.hpp, octavo/warm_up.hpp).
+// What "cuda" makes of valid problems on a GPU (octavo/explain.hpp, octavo/warm_up.hpp,
+// octavo/tuning.hpp).
 [[nodiscard]] GemmExplanation cuda_explanation(const GemmProblem& problem,
                                                const GpuDescription& gpu);
+[[nodiscard]] Result<std::vector<TuningReport>> cuda_tune(std::span<const GemmProblem> problems,
+                                                          const TuningOptions& options);
+[[nodiscard]] Result<TuningStore> cuda_tuning_store();
+[[nodiscard]] Result<int> cuda_import_tuning(std::string_view text);
+[[nodiscard]] std::string cuda_export_tuning(const TuningStore& store);
+[[nodiscard]] TuningStatistics cuda_tuning_statistics();
 [[nodiscard]] Result<WarmUpReports> cuda_warm_up(std::span<const GemmProblem> problems,
                                                  const GpuDescription* gpu, int num_threads);
 

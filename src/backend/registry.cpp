@@ -4,7 +4,10 @@
 #include "cpu/cpu_backend.hpp"
 #include "cpu/cpu_gemm.hpp"
 #include "cuda/cuda_backend.hpp"
-#include "cuda/plan/explain_gemm.hpp"
+#include "cuda/prepared_gemm.hpp"
+#include "cuda/tune/explain_tuned.hpp"
+#include "cuda/tune/record_folder.hpp"
+#include "cuda/tune/tune_gemms.hpp"
 #include "cuda/warm_up.hpp"
 
 namespace octavo {
@@ -22,8 +25,21 @@ const std::vector<std::unique_ptr<Backend>>& registry() {
 std::string cpu_instruction_set() { return cpu::blocked_instruction_set(); }
 
 GemmExplanation cuda_explanation(const GemmProblem& problem, const GpuDescription& gpu) {
-  return cuda::explain_gemm(problem, gpu);
+  return cuda::explain_tuned(problem, gpu);
 }
+
+Result<std::vector<TuningReport>> cuda_tune(std::span<const GemmProblem> problems,
+                                            const TuningOptions& options) {
+  return cuda::tune_gemms(problems, options);
+}
+Result<TuningStore> cuda_tuning_store() {
+  const Result<cuda::RecordFolder> folder = cuda::default_record_folder();
+  if (!folder.ok()) return folder.error();
+  return folder.value().all();
+}
+Result<int> cuda_import_tuning(std::string_view text) { return cuda::import_records(text); }
+std::string cuda_export_tuning(const TuningStore& store) { return cuda::export_records(store); }
+TuningStatistics cuda_tuning_statistics() { return cuda::plan_statistics(); }
 
 Result<WarmUpReports> cuda_warm_up(std::span<const GemmProblem> problems, const GpuDescription* gpu,
                                    int num_threads) {

@@ -55,7 +55,15 @@ Result<Driver> load() {
   find("cuMemFree_v2", api.MemFree);
   find("cuMemcpyHtoD_v2", api.MemcpyHtoD);
   find("cuMemcpyDtoH_v2", api.MemcpyDtoH);
+  find("cuMemcpyDtoDAsync_v2", api.MemcpyDtoDAsync);
+  find("cuMemsetD8Async", api.MemsetD8Async);
+  find("cuStreamCreate", api.StreamCreate);
+  find("cuStreamDestroy_v2", api.StreamDestroy);
   find("cuStreamSynchronize", api.StreamSynchronize);
+  find("cuEventCreate", api.EventCreate);
+  find("cuEventDestroy_v2", api.EventDestroy);
+  find("cuEventRecord", api.EventRecord);
+  find("cuEventElapsedTime", api.EventElapsedTime);
   if (!missing.empty()) {
     return no_driver(
         fmt::format("libcuda.so.1 lacks {}: the driver is too old (CUDA 12.0 or later "

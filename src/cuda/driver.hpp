@@ -87,7 +87,15 @@ struct Driver {
   int (*MemFree)(DevicePointer);
   int (*MemcpyHtoD)(DevicePointer, const void*, std::size_t);
   int (*MemcpyDtoH)(void*, DevicePointer, std::size_t);
+  int (*MemcpyDtoDAsync)(DevicePointer, DevicePointer, std::size_t, void*);
+  int (*MemsetD8Async)(DevicePointer, unsigned char, std::size_t, void*);
+  int (*StreamCreate)(void**, unsigned);
+  int (*StreamDestroy)(void*);
   int (*StreamSynchronize)(void*);
+  int (*EventCreate)(void**, unsigned);
+  int (*EventDestroy)(void*);
+  int (*EventRecord)(void*, void*);
+  int (*EventElapsedTime)(float*, void*, void*);
 
   // Ok if `code` is 0, else an error that names the call and says what CUDA says.
   [[nodiscard]] Status check(int code, std::string_view call) const;

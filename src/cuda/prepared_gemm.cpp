@@ -2,9 +2,11 @@
 #include "cuda/prepared_gemm.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <unordered_map>
 #include <utility>
@@ -12,6 +14,7 @@
 
 #include "cuda/jit/gemm_source.hpp"
 #include "cuda/plan/grouped_plan.hpp"
+#include "cuda/tune/tuned_choice.hpp"
 #include "kernels/contract/finish_output_params.hpp"
 #include "kernels/contract/smem_bytes.hpp"
 #include "naming/kernel_name.hpp"
@@ -132,11 +135,43 @@ class Memory {
     if (made_.size() >= kMaxRemembered) made_.clear();
     return made_.emplace(key, std::move(made)).first->second;
   }
+  void clear() {
+    const std::scoped_lock lock(mutex_);
+    made_.clear();
+  }
 
  private:
   std::shared_mutex mutex_;
   std::unordered_map<Key, std::shared_ptr<const Value>, HashOfKey> made_;
 };
+
+struct Choices {
+  std::atomic<std::size_t> records{0};
+  std::atomic<std::size_t> shipped_records{0};
+  std::atomic<std::size_t> model{0};
+};
+Choices& choices() {
+  static Choices choices;
+  return choices;
+}
+
+// The plan by the model, or with the kernel that a tuning record names.
+GemmPlan tuned_plan(const DeviceInfo& device, const GemmProblem& problem) {
+  // PERF: asked once, for the answer takes milliseconds.
+  static const std::vector<GpuDescription> descriptions = gpus();
+  GemmPlan plan = plan_gemm(problem, device.num_multiprocessors);
+  const auto ordinal = static_cast<std::size_t>(device.ordinal);
+  if (plan.work != GemmWork::kProduct || ordinal >= descriptions.size()) return plan;
+  const std::optional<TunedChoice> choice = tuned_choice(
+      problem, descriptions[ordinal], gemm_candidates(problem, device.num_multiprocessors));
+  if (!choice) {
+    ++choices().model;
+    return plan;
+  }
+  ++(choice->is_shipped ? choices().shipped_records : choices().records);
+  plan.config = choice->config;
+  return plan;
+}
 
 using Plans = Memory<PlanKey, PreparedGemm>;
 
@@ -150,7 +185,13 @@ Plans& plans() {
 std::shared_ptr<const PreparedGemm> prepared_gemm(const DeviceInfo& device,
                                                   const GemmProblem& problem) {
   return plans().get(PlanKey(device.ordinal, problem),
-                     [&] { return prepare(plan_gemm(problem, device.num_multiprocessors)); });
+                     [&] { return prepare(tuned_plan(device, problem)); });
+}
+
+void forget_plans() { plans().clear(); }
+
+TuningStatistics plan_statistics() {
+  return {choices().records, choices().shipped_records, choices().model};
 }
 
 std::shared_ptr<const PreparedGemm> prepared_grouped(const DeviceInfo& device,

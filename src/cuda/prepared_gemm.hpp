@@ -15,6 +15,7 @@
 #include "cuda/plan/gemm_plan.hpp"
 #include "octavo/gemm.hpp"
 #include "octavo/grouped_gemm.hpp"
+#include "octavo/tuning.hpp"
 
 namespace octavo::cuda {
 
@@ -31,6 +32,10 @@ struct PreparedGemm {
 // The plan of a problem without refusals. Thread-safe.
 [[nodiscard]] std::shared_ptr<const PreparedGemm> prepared_gemm(const DeviceInfo& device,
                                                                 const GemmProblem& problem);
+
+// Makes the process plan every product anew, as after new tuning records.
+void forget_plans();
+[[nodiscard]] TuningStatistics plan_statistics();
 
 [[nodiscard]] std::shared_ptr<const PreparedGemm> prepared_grouped(
     const DeviceInfo& device, const GroupedGemmProblem& problem);

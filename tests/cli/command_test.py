@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The octavo command without a GPU: outputs, exit codes, and that --json prints one document and nothing else."""
 
+import hashlib
 import json
 import math
 import os
@@ -283,6 +284,56 @@ class CommandTest(unittest.TestCase):
             self.assertEqual((state["files"], state["damaged"]), (1, 0))
             if not components["CUDA driver"]:
                 self.fails(ENVIRONMENT, "libcuda.so.1|cuInit", "warmup", path, env=cache)
+
+    def record_text(self, environment, problem, kernel):
+        body = (f"octavo-tuning 1\nenvironment {environment}\nproblem {problem}\n"
+                f"kernel {kernel}\nus 9.000\nmodel_kernel none\nmodel_us 10.000\ncandidates 2\n")
+        return body + f"sha256 {hashlib.sha256(body.encode()).hexdigest()}\n"
+
+    # CASES C75: what was tuned for a bucket of rows serves all of them, and says so.
+    def test_C75_a_record_chooses_for_its_bucket(self):
+        gpu = SOURCE / "data/devices/h200.json"
+        described = json.loads(gpu.read_text(encoding="utf-8"))
+
+        def plan(m, **how):
+            return self.json_of("explain", "gemm", "--m", m, "--n", 4096, "--k", 4096, "--splits", 1,
+                                "--d-dtype", "bf16", "--device-file", gpu, **how)["plan"]
+
+        version = octavo("--version").stdout.strip().split()[-1]
+        environment = (f"driver={described['driver']} nvrtc={described['nvrtc']} "
+                       f"octavo={version}")
+        problem = ("gemm gpu=NVIDIA H200 multiprocessors=132 m<=64 n=4096 k=4096 a=e4m3 b=e4m3 "
+                   "d=bf16 recipe=block sum=promoted splits=1")
+        with tempfile.TemporaryDirectory() as folder:
+            env = {"OCTAVO_CACHE_DIR": os.path.join(folder, "cache")}
+            candidates = [c["kernel"] for c in plan(64, env=env)["candidates"]]
+            self.assertGreater(len(candidates), 1)
+            path = pathlib.Path(folder) / "records.txt"
+            path.write_text(self.record_text(environment, problem, candidates[-1]),
+                            encoding="utf-8")
+            self.assertEqual(
+                self.json_of("tune", "--import", path, env=env)["num_records"], 1)
+            tuned = plan(50, env=env)
+            self.assertEqual(tuned["chosen_by"], "record")
+            self.assertEqual(tuned["candidates"][0]["kernel"], candidates[-1])
+            self.assertEqual(tuned["record"]["model_us"], 10)
+            self.assertNotEqual(plan(65, env=env)["chosen_by"], "record")
+            self.assertEqual(self.json_of("tune", "--show", env=env)["num_unusable"], 0)
+            copy = pathlib.Path(folder) / "copy.txt"
+            self.json_of("tune", "--export", copy, env=env)
+            self.assertEqual(copy.read_text(encoding="utf-8"), path.read_text(encoding="utf-8"))
+            # A kernel that the plan does not offer, and another driver: as if there were none.
+            for other in (self.record_text(environment, problem, candidates[-1] + "_bias"),
+                          self.record_text("driver=1 nvrtc=1 octavo=1", problem, candidates[-1])):
+                path.write_text(other, encoding="utf-8")
+                fresh = {"OCTAVO_CACHE_DIR": os.path.join(folder, "other")}
+                self.json_of("tune", "--import", path, env=fresh)
+                self.assertNotEqual(plan(64, env=fresh)["chosen_by"], "record")
+            path.write_text(copy.read_text(encoding="utf-8").replace("9.000", "1.000"),
+                            encoding="utf-8")
+            self.fails(BAD_USAGE, "line 9 does not hold the checksum", "tune", "--import", path,
+                       env=env)
+            self.fails(BAD_USAGE, "takes exactly one", "tune", env=env)
 
     def test_explain_attention(self):
         for options in ([], ["--page-size", 16, "--scales", "page_head", "--batch", 3],

@@ -127,7 +127,16 @@ Json plan_json(const GemmExplanation& plan) {
                        {"cluster", {candidate.cluster_m, candidate.cluster_n}},
                        {"reason", candidate.reason}});
   }
-  return {{"candidates", std::move(candidates)},
+  Json record = nullptr;
+  if (plan.chosen_by != ChosenBy::kModel) {
+    record = {{"environment", plan.record.environment},
+              {"us", plan.record.us},
+              {"model_kernel", plan.record.model_kernel},
+              {"model_us", plan.record.model_us}};
+  }
+  return {{"chosen_by", to_string(plan.chosen_by)},
+          {"record", std::move(record)},
+          {"candidates", std::move(candidates)},
           {"refused_candidates", std::move(refused)},
           {"steps", plan.steps},
           {"workspace_bytes", plan.workspace_bytes}};
@@ -160,6 +169,18 @@ std::string plan_text(const GemmExplanation& plan) {
         "of a sustained load (streamed: what takes longest of that, the loads and the memory, and "
         "start and end, at 1,750 MHz):\n" +
         table.to_text();
+    text += fmt::format("chosen by {}", plan.chosen_by == ChosenBy::kModel
+                                            ? "the model"
+                                            : std::string("a ") + to_string(plan.chosen_by));
+    if (plan.chosen_by != ChosenBy::kModel) {
+      const TuningRecord& record = plan.record;
+      text += fmt::format(" ({}): {:.1f} us measured, {}", record.environment, record.us,
+                          record.kernel == record.model_kernel
+                              ? std::string("the model's choice too")
+                              : fmt::format("{:.1f} us with the model's choice {}", record.model_us,
+                                            record.model_kernel));
+    }
+    text += "\n";
   }
   for (const RefusedCandidateReport& candidate : plan.refused_candidates) {
     text += fmt::format("{}x{}x{} in clusters of {}x{} left out: {}\n", candidate.tile_m,

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/whole_file.hpp"
 #include "cuda/jit/compiled_kernel.hpp"
 
 namespace octavo {
@@ -33,8 +34,6 @@ inline constexpr std::uint32_t kCubinFormatVersion = 1;
 // Nothing if the file is missing, unreadable, larger than a kernel can be, or not of that key.
 [[nodiscard]] std::optional<CompiledKernel> read_cubin_file(const std::filesystem::path& path,
                                                             const CubinKey& key);
-
-enum class WriteOutcome { kWritten, kNotWritten };
 
 // Replaces the file, or leaves what was there. Creates the folder if need be.
 WriteOutcome write_cubin_file(const std::filesystem::path& path, const CubinKey& key,
