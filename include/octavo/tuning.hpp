@@ -40,7 +40,9 @@ struct TuningProgress {
 
 struct TuningOptions {
   double budget_s = 300;  // no problem is begun later; one under way is cut short
-  double window_ms = 10;  // of one measurement, after one that does not count
+  // Of one measurement, after one that does not count. Much shorter ones favour kernels that draw
+  // more power than a GPU sustains (docs/tuning.md).
+  double window_ms = 40;
   bool again = false;     // also what has a record of this environment
   std::function<void(const TuningProgress&)> on_progress;
 };
