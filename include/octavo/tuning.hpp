@@ -43,7 +43,7 @@ struct TuningOptions {
   // Of one measurement, after one that does not count. Much shorter ones favour kernels that draw
   // more power than a GPU sustains (docs/tuning.md).
   double window_ms = 40;
-  bool again = false;     // also what has a record of this environment
+  bool again = false;  // also what has a record of this environment
   std::function<void(const TuningProgress&)> on_progress;
 };
 
