@@ -29,6 +29,7 @@ namespace octavo {
 //   cooperative|pingpong|streamed     two consumers share a tile | have one each | operands swapped
 //   alongn<raster_group_m>            neighbouring thread blocks go on along N
 //   [split<num_splits>]               from 2 on
+//   [grouped|fused]                   Grouping: kRows | kProducts
 //   [accumulate]                      GemmConfig::accumulates
 //   [bias]                            GemmConfig::has_bias
 //
@@ -52,7 +53,7 @@ namespace octavo {
 // Far above what any of the numbers can mean on Hopper; it bounds the name's length.
 inline constexpr int kMaxKernelNameNumber = 9999;
 
-// No valid name is longer: the longest has 149 bytes.
+// No valid name is longer: the longest has 157 bytes.
 inline constexpr std::size_t kMaxKernelNameBytes = 160;
 
 // A config outside the grammar (a number out of range, D in FP8, fast sums of block scales) gives

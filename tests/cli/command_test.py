@@ -285,6 +285,23 @@ class CommandTest(unittest.TestCase):
             if not components["CUDA driver"]:
                 self.fails(ENVIRONMENT, "libcuda.so.1|cuInit", "warmup", path, env=cache)
 
+    def test_names(self):
+        kernel = ("octavo_sm90_gemm_rowf32xe4m3_rowf32xe4m3_f32fast_bf16_128x176x128_2x1_s5_u4_tnt_"
+                  "pingpong_alongn8")
+        fields = self.json_of("names", "parse", kernel)["names"][0]["fields"]
+        self.assertEqual((fields["recipe"], fields["tile"], fields["bias"]),
+                         ("row", "128x176x128", "no"))
+        words = [f"{field}={value}" for field, value in fields.items()]
+        self.assertEqual(self.json_of("names", "of", *words)["name"], kernel)
+        some = self.json_of("names", "catalogue", "recipe=row", "sum=fast", "schedule=pingpong",
+                            "a=e4m3", "b=e4m3", "d=bf16")
+        self.assertIn(kernel, some["names"])
+        self.assertEqual(some["count"], len(set(some["names"])))
+        self.fails(BAD_USAGE, "the stage count at byte", "names", "parse",
+                   kernel.replace("_s5_", "_5_"))
+        self.fails(BAD_USAGE, "no field; these are a, b", "names", "catalogue", "colour=red")
+        self.fails(BAD_USAGE, "a field and its value", "names", "of", "tile")
+
     def record_text(self, environment, problem, kernel):
         body = (f"octavo-tuning 1\nenvironment {environment}\nproblem {problem}\n"
                 f"kernel {kernel}\nus 9.000\nmodel_kernel none\nmodel_us 10.000\ncandidates 2\n")

@@ -38,17 +38,20 @@ std::vector<GemmConfig> every_kind() {
             for (const Schedule schedule :
                  {Schedule::kCooperative, Schedule::kPingpong, Schedule::kStreamed})
               for (const bool accumulates : {false, true})
-                for (const bool has_bias : {false, true}) {
-                  if (is_block_scaled(recipe) && sum == MainloopSum::kFast) continue;
-                  kinds.push_back({.a = a,
-                                   .b = b,
-                                   .d = d,
-                                   .recipe = recipe,
-                                   .sum = sum,
-                                   .schedule = schedule,
-                                   .accumulates = accumulates,
-                                   .has_bias = has_bias});
-                }
+                for (const bool has_bias : {false, true})
+                  for (const Grouping grouping :
+                       {Grouping::kNone, Grouping::kRows, Grouping::kProducts}) {
+                    if (is_block_scaled(recipe) && sum == MainloopSum::kFast) continue;
+                    kinds.push_back({.a = a,
+                                     .b = b,
+                                     .d = d,
+                                     .recipe = recipe,
+                                     .sum = sum,
+                                     .schedule = schedule,
+                                     .accumulates = accumulates,
+                                     .has_bias = has_bias,
+                                     .grouping = grouping});
+                  }
   return kinds;
 }
 
@@ -179,7 +182,7 @@ TEST(KernelName, RoundTripsAndIsUnique) {
     const auto [entry, is_new] = seen.emplace(name, config);
     ASSERT_TRUE(entry->second == config) << "two configs are named " << name;
   }
-  EXPECT_EQ(every_kind().size(), 2U * 2 * 3 * (3 * 2 + 2) * 3 * 2 * 2);
+  EXPECT_EQ(every_kind().size(), 2U * 2 * 3 * (3 * 2 + 2) * 3 * 2 * 2 * 3);
   EXPECT_GT(seen.size(), every_kind().size() * kNumbers.size());
 }
 
@@ -194,7 +197,7 @@ TEST(KernelName, IsACIdentifierOfBoundedLength) {
     })) << name;
     longest = std::max(longest, name.size());
   }
-  GemmConfig widest = {.accumulates = true, .has_bias = true};
+  GemmConfig widest = {.accumulates = true, .has_bias = true, .grouping = Grouping::kRows};
   for (const auto number : kNumbers) widest.*number = kMaxKernelNameNumber;
   EXPECT_LE(longest, kernel_name(widest).size());
   EXPECT_LE(kernel_name(widest).size(), kMaxKernelNameBytes);

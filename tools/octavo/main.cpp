@@ -62,8 +62,9 @@ int run(const std::vector<std::string>& given) {
   app.footer(
       "Exit codes: 0 success, 1 a check failed, 2 bad usage, 3 the environment lacks something.\n"
       "octavo VERB --help tells a verb's options.");
-  constexpr std::array kVerbs{&add_doctor, &add_cast,   &add_run,  &add_bench,    &add_explain,
-                              &add_list,   &add_warmup, &add_tune, &add_generate, &add_perplexity};
+  constexpr std::array kVerbs{&add_doctor,  &add_cast,     &add_run,       &add_bench,
+                              &add_explain, &add_list,     &add_warmup,    &add_tune,
+                              &add_names,   &add_generate, &add_perplexity};
   for (const auto add_verb : kVerbs) add_verb(app, session);
 
   const auto is_given = [&given](const CLI::App* verb) {

@@ -22,5 +22,6 @@ void add_generate(CLI::App& app, Session& session);
 void add_perplexity(CLI::App& app, Session& session);
 void add_warmup(CLI::App& app, Session& session);
 void add_tune(CLI::App& app, Session& session);
+void add_names(CLI::App& app, Session& session);
 
 }  // namespace octavo::cli

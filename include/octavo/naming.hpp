@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel names. The name of a kernel of Octavo's says everything that was decided when it was
+// compiled: it is the entry symbol, the row in benchmarks and what profilers show.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace octavo {
+
+// One thing that a name says, such as {"tile", "256x128x128"}.
+struct NameField {
+  std::string field;
+  std::string value;
+
+  friend bool operator==(const NameField&, const NameField&) = default;
+};
+
+// What the name of a product's kernel says, in the order in which it says it: a, b, d (element
+// types), recipe, sum (promoted, fast), tile (M x N x K), cluster (M x N), stages, unroll,
+// schedule, raster, splits, grouping (none, grouped, fused), accumulate, bias (no, yes). Throws
+// Error kInvalidArgument that names the byte at fault.
+[[nodiscard]] std::vector<NameField> kernel_name_fields(std::string_view name);
+
+// The name that says this. A field that is left out is as in
+// octavo_sm90_gemm_1x128f32xe4m3_128x128f32xe4m3_f32_bf16_256x128x128_1x2_s3_u4_tnt_cooperative_alongn8.
+// Throws Error kInvalidArgument if a field is unknown or given twice, or a value is none of it.
+[[nodiscard]] std::string kernel_name_of(std::span<const NameField> fields);
+
+// The name of every product's kernel that a plan for an H200 may choose, each once: for E4M3 and
+// E5M2 operands, every output, recipe and sum, with and without what is added to it, splits,
+// groups and fused products.
+[[nodiscard]] std::vector<std::string> kernel_catalogue();
+
+}  // namespace octavo
