@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the "cuda" back end would do with a product on a GPU that need not be here: planning happens
-// on the host, from the problem and a few numbers of the GPU. Whether a back end of this machine
-// serves a problem: supports() in octavo/gemm.hpp.
+// on the host, from the problem, a few numbers of the GPU and tuning records (octavo/tuning.hpp).
+// Whether a back end of this machine serves a problem: supports() in octavo/gemm.hpp.
 #pragma once
 
 #include <cstddef>

@@ -48,8 +48,9 @@ struct GroupedGemmProblem {
   std::int64_t expected_rows = 0;
 };
 
-// Throws as gemm(). On "cuda" it works on execution.stream as gemm() does, a captured one too.
-// No groups, empty groups and K = 0 are as of gemm().
+// Throws as gemm(). On "cuda" it works on execution.stream as gemm() does, a captured one too; it
+// refuses there, with reasons, K = 0, an FP8 d, a d whose columns are not adjacent, and matrices of
+// `a` or `b` that are not one after another.
 GemmReport grouped_gemm(const GroupedGemmProblem& problem, const Execution& execution = {});
 
 [[nodiscard]] std::size_t workspace_bytes(const GroupedGemmProblem& problem,
@@ -67,7 +68,7 @@ struct FusedGemmReport {
 // Every problem as gemm() would compute it, with kAutomaticSplits meaning 1, in as few launches as
 // their types and recipes allow: those that agree in these, whose operands need no copy and whose
 // D a product's kernel can write share one. No D may overlap another problem's tensor, and all are
-// on one device.
+// on one device. (On "cuda": a driver that serves CUDA 12.1, for launches with many arguments.)
 FusedGemmReport fused_gemm(std::span<const GemmProblem> problems, const Execution& execution = {});
 
 [[nodiscard]] std::size_t workspace_bytes(std::span<const GemmProblem> problems,

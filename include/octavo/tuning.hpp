@@ -3,7 +3,7 @@
 // keeps the answer. Results do not depend on it: all candidates of a problem give the same bits.
 //
 // A record holds for a GPU, its driver, the compiler (NVRTC) and the version of Octavo, and for all
-// M of a bucket: the next power of two up to 256, then the next multiple of 256. It lies in a file
+// M of a bucket: up to 8, 16, 32, 64 or 128, then up to the next multiple of 128. It lies in a file
 // of its own in OCTAVO_CACHE_DIR/tuning, written whole or not at all; one that is damaged, of
 // something else, or names a kernel that the plan does not offer counts as absent. Where there is
 // none, records that come with Octavo are looked at, which hold for a GPU and a problem alone.
@@ -60,8 +60,8 @@ struct TuningReport {
 };
 
 // Tunes every problem on the GPU of its device; addresses are not followed: operands are made for
-// the time of a measurement, random, in sets larger than the second-level cache together. Batches
-// are tuned as one of their matrices. One call at a time in a process. Throws Error
+// the time of a measurement, random, in sets of 240 MB together, but at most 64 sets. Batches are
+// tuned as one of their matrices. One call at a time in a process. Throws Error
 // kInvalidArgument if a problem breaks a rule of gemm(), kEnvironment without a GPU or NVRTC.
 // Calls of gemm() use the records from then on.
 std::vector<TuningReport> tune(std::span<const GemmProblem> problems,

@@ -27,25 +27,32 @@ std::vector<SupportReport> supports(const GroupedGemmProblem& problem, const Exe
   return support_reports("grouped_gemm", problem, execution).value();
 }
 
-FusedGemmReport fused_gemm(std::span<const GemmProblem> problems, const Execution& execution) {
-  (void)validate(problems).value();
-  (void)validate(execution).value();
-  if (problems.empty()) return {};
-  // All are on one device: what serves the first serves the others, or says why not.
+namespace {
+
+// All are on one device: what serves the first serves the others, or says why not.
+const Backend* backend_of_all(std::span<const GemmProblem> problems, const Execution& execution) {
   const Backend* backend = select_backend("fused_gemm", problems[0], execution).value();
   for (const GemmProblem& problem : problems) {
     if (backend->serves(problem, execution)) continue;
     throw unserved("fused_gemm", {backend->supports(problem, execution)});
   }
-  return backend->fused_gemm(problems, execution).value();
+  return backend;
+}
+
+}  // namespace
+
+FusedGemmReport fused_gemm(std::span<const GemmProblem> problems, const Execution& execution) {
+  (void)validate(problems).value();
+  (void)validate(execution).value();
+  if (problems.empty()) return {};
+  return backend_of_all(problems, execution)->fused_gemm(problems, execution).value();
 }
 
 std::size_t workspace_bytes(std::span<const GemmProblem> problems, const Execution& execution) {
   (void)validate(problems).value();
   (void)validate(execution).value();
   if (problems.empty()) return 0;
-  const Backend* backend = select_backend("fused_gemm", problems[0], execution).value();
-  return backend->workspace_bytes(problems, execution);
+  return backend_of_all(problems, execution)->workspace_bytes(problems, execution);
 }
 
 }  // namespace octavo

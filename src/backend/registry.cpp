@@ -37,7 +37,11 @@ Result<TuningStore> cuda_tuning_store() {
   if (!folder.ok()) return folder.error();
   return folder.value().all();
 }
-Result<int> cuda_import_tuning(std::string_view text) { return cuda::import_records(text); }
+Result<int> cuda_import_tuning(std::string_view text) {
+  Result<int> imported = cuda::import_records(text);
+  cuda::forget_plans();
+  return imported;
+}
 std::string cuda_export_tuning(const TuningStore& store) { return cuda::export_records(store); }
 TuningStatistics cuda_tuning_statistics() { return cuda::plan_statistics(); }
 

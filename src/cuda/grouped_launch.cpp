@@ -11,6 +11,7 @@
 #include "cuda/launch/kernel_launch.hpp"
 #include "cuda/launch/scratch.hpp"
 #include "cuda/plan/grouped_plan.hpp"
+#include "cuda/plan/plan_parts.hpp"
 #include "kernels/contract/gemm_params.hpp"
 #include "kernels/contract/rasterization.hpp"
 

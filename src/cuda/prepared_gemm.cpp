@@ -123,8 +123,8 @@ class Memory {
  public:
   template <typename Make>
   std::shared_ptr<const Value> get(const Key& key, const Make& make) {
-    // About a kilobyte each. Prompts of all lengths would fill memory otherwise; what is dropped is
-    // planned again.
+    // About a kilobyte each, fused calls up to ten. Prompts of all lengths would fill memory
+    // otherwise; what is dropped is planned again.
     constexpr std::size_t kMaxRemembered = 4096;
     {
       const std::shared_lock lock(mutex_);
@@ -155,22 +155,21 @@ Choices& choices() {
   return choices;
 }
 
-// The plan by the model, or with the kernel that a tuning record names.
-GemmPlan tuned_plan(const DeviceInfo& device, const GemmProblem& problem) {
+GemmPlan counted_plan(const DeviceInfo& device, const GemmProblem& problem) {
   // PERF: asked once, for the answer takes milliseconds.
   static const std::vector<GpuDescription> descriptions = gpus();
-  GemmPlan plan = plan_gemm(problem, device.num_multiprocessors);
   const auto ordinal = static_cast<std::size_t>(device.ordinal);
-  if (plan.work != GemmWork::kProduct || ordinal >= descriptions.size()) return plan;
-  const std::optional<TunedChoice> choice = tuned_choice(
-      problem, descriptions[ordinal], gemm_candidates(problem, device.num_multiprocessors));
-  if (!choice) {
+  GpuDescription gpu;
+  if (ordinal < descriptions.size()) gpu = descriptions[ordinal];
+  gpu.num_multiprocessors = device.num_multiprocessors;
+  const TunedPlan tuned = tuned_plan(problem, gpu);
+  if (tuned.plan.work != GemmWork::kProduct) return tuned.plan;
+  if (!tuned.choice) {
     ++choices().model;
-    return plan;
+  } else {
+    ++(tuned.choice->is_shipped ? choices().shipped_records : choices().records);
   }
-  ++(choice->is_shipped ? choices().shipped_records : choices().records);
-  plan.config = choice->config;
-  return plan;
+  return tuned.plan;
 }
 
 using Plans = Memory<PlanKey, PreparedGemm>;
@@ -185,7 +184,7 @@ Plans& plans() {
 std::shared_ptr<const PreparedGemm> prepared_gemm(const DeviceInfo& device,
                                                   const GemmProblem& problem) {
   return plans().get(PlanKey(device.ordinal, problem),
-                     [&] { return prepare(tuned_plan(device, problem)); });
+                     [&] { return prepare(counted_plan(device, problem)); });
 }
 
 void forget_plans() { plans().clear(); }

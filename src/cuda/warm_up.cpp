@@ -17,6 +17,7 @@
 #include "cuda/jit/nvrtc_compiler.hpp"
 #include "cuda/jit/process_cache.hpp"
 #include "cuda/plan/gemm_plan.hpp"
+#include "cuda/tune/tuned_choice.hpp"
 #include "kernels/contract/smem_bytes.hpp"
 #include "naming/kernel_name.hpp"
 
@@ -74,6 +75,7 @@ Result<WarmUpReports> warm_up_gemms(std::span<const GemmProblem> problems,
                                     const GpuDescription* gpu, int num_threads) {
   if (Result<std::string> nvrtc = nvrtc_description(); !nvrtc.ok()) return nvrtc.error();
   if (gpu == nullptr && !driver().ok()) return driver().error();
+  std::vector<GpuDescription> here;
   WarmUpReports reports;
   reports.problems.resize(problems.size());
   std::map<const DeviceInfo*, NeededKernels> needed;  // null: of a GPU that is only described
@@ -85,20 +87,19 @@ Result<WarmUpReports> warm_up_gemms(std::span<const GemmProblem> problems,
           (reports.problems[i].error.empty() ? "" : ". ") + to_string(reason);
     }
     if (!reports.problems[i].error.empty()) continue;
-    int num_multiprocessors = 0;
-    if (gpu != nullptr) {
-      num_multiprocessors = gpu->num_multiprocessors;
-    } else {
+    const GpuDescription* described = gpu;
+    if (gpu == nullptr) {
       const Result<DeviceInfo>& device = device_info(problem.a.device.ordinal);
       if (!device.ok()) {
         reports.problems[i].error = device.error().what();
         continue;
       }
       entries[i].first = &device.value();
-      num_multiprocessors = device.value().num_multiprocessors;
+      if (here.empty()) here = gpus();
+      described = &here.at(static_cast<std::size_t>(problem.a.device.ordinal));
     }
     entries[i].second =
-        need_kernels(plan_gemm(problem, num_multiprocessors), needed[entries[i].first]);
+        need_kernels(tuned_plan(problem, *described).plan, needed[entries[i].first]);
   }
 
   std::vector<std::function<void()>> tasks;

@@ -218,7 +218,7 @@ class CommandTest(unittest.TestCase):
 
     def test_explain_gemm_plans_for_a_recorded_gpu(self):
         device = SOURCE / "data/devices/h200.json"
-        document = self.json_of("explain", "gemm", "--m", 4096, "--n", 7168, "--k", 2048,
+        document = self.json_of("explain", "gemm", "--m", 4096, "--n", 7296, "--k", 2048,
                                 "--d-dtype", "bf16", "--device-file", device)
         self.assertEqual(document["chosen"], "cuda")
         plan = document["plan"]

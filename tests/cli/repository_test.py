@@ -73,7 +73,7 @@ class RepositoryTest(unittest.TestCase):
             ("src/cuda/plan/bad.cpp", "<cuda.h>"), ("src/cuda/jit/bad.cpp", '"cuda/plan/plan.hpp"'),
             ("src/cuda/jit/bad.cpp", '"kernels/gemm/mainloop.cuh"'),
             ("src/cuda/launch/bad.cpp", '"cuda/jit/cache.hpp"'),
-            ("src/cuda/launch/bad.cpp", '"cuda/plan/plan.hpp"'),
+            ("src/cuda/launch/bad.cpp", '"cuda/tune/tune.hpp"'),
             ("src/api/bad.cpp", '"cuda/plan/plan.hpp"'), ("tests/bad.cpp", '"kernels/gemm/mainloop.cuh"'),
         ]
         for path, target in forbidden:

@@ -345,7 +345,7 @@ TEST_F(GemmOnGpu, fused_products_have_the_emulations_bits) {
       }
       const FusedGemmReport report = fused_gemm(problems);
       Gpu::instance().synchronize();
-      EXPECT_EQ(report.kernels.size(), 4U);
+      EXPECT_EQ(report.kernels.size(), 5U);
       for (std::size_t i = 0; i < data.size(); ++i) {
         GemmProblem host = data[i].problem();
         (void)gemm(host, kEmulated);

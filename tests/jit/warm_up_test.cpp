@@ -105,7 +105,8 @@ TEST(Explain, C72_a_gpu_of_another_architecture_is_refused_with_reasons) {
 }
 
 TEST(Explain, candidates_are_sorted_and_say_what_the_model_counts) {
-  const GemmExplanation explanation = explain(row_product(4096, 7168, 2048), h200());
+  const GemmExplanation explanation = explain(row_product(4096, 7296, 2048), h200());
+  EXPECT_EQ(explanation.chosen_by, ChosenBy::kModel);
   ASSERT_GE(explanation.candidates.size(), 2U);
   double last = 0;
   for (const GemmCandidateReport& candidate : explanation.candidates) {

@@ -113,6 +113,9 @@ TEST(FusedPlan, products_of_a_kind_share_a_launch) {
   EXPECT_EQ(launches[1].plan.config.grouping, Grouping::kNone);
   EXPECT_EQ(launches[2].problems, (std::vector<std::size_t>{5}));
   EXPECT_EQ(launches[2].plan.a.path, OperandPath::kRepacked);
+  // A D that TMA cannot store is not joined with one that it can.
+  EXPECT_EQ(
+      plan_fused(std::vector{one(64, 64, 256), one(64, 61, 256)}, kH200Multiprocessors).size(), 2U);
   // More than a launch has arguments for.
   const std::vector<GemmProblem> many(50, one(16, 128, 256));
   EXPECT_EQ(plan_fused(many, kH200Multiprocessors).size(), 2U);

@@ -48,8 +48,23 @@ GemmProblem product(std::int64_t m = 64) {
   return problem;
 }
 
+GemmConfig config_like(const GemmProblem& problem, int num_splits) {
+  GemmConfig config;
+  config.d = problem.d.dtype;
+  config.accumulates = problem.output_mode == OutputMode::kAccumulate;
+  config.has_bias = problem.bias.present();
+  config.num_splits = num_splits;
+  return config;
+}
+
 TuningRecord record_of(const GemmProblem& problem, const GpuDescription& gpu, std::string kernel) {
-  return {environment_key(gpu), problem_key(problem, gpu, 1), std::move(kernel), 12.5, "m", 13, 4};
+  return {environment_key(gpu),
+          problem_key(problem, gpu, config_like(problem, 1)),
+          std::move(kernel),
+          12.5,
+          "m",
+          13,
+          4};
 }
 
 std::filesystem::path new_folder(const char* name) {
@@ -63,8 +78,9 @@ TEST(TuningRecord, buckets_of_rows) {
   EXPECT_EQ(row_bucket(1), 8);
   EXPECT_EQ(row_bucket(8), 8);
   EXPECT_EQ(row_bucket(50), 64);
-  EXPECT_EQ(row_bucket(256), 256);
-  EXPECT_EQ(row_bucket(257), 512);
+  EXPECT_EQ(row_bucket(128), 128);
+  EXPECT_EQ(row_bucket(129), 256);
+  EXPECT_EQ(row_bucket(257), 384);
   EXPECT_EQ(row_bucket(4096), 4096);
 }
 
@@ -76,7 +92,8 @@ TEST(TuningRecord, C73_variants_have_keys_of_their_own) {
     GpuDescription gpu = h200();
     int num_splits = 1;
     change(problem, gpu, num_splits);
-    const std::string key = environment_key(gpu) + "\n" + problem_key(problem, gpu, num_splits);
+    const std::string key =
+        environment_key(gpu) + "\n" + problem_key(problem, gpu, config_like(problem, num_splits));
     EXPECT_TRUE(keys.insert(key).second) << key;
   };
   using P = GemmProblem;
@@ -103,7 +120,8 @@ TEST(TuningRecord, C73_variants_have_keys_of_their_own) {
   // What a driver calls a GPU cannot add a line.
   GpuDescription hostile = h200();
   hostile.name = "H200\nkernel x";
-  EXPECT_EQ(problem_key(product(), hostile, 1).find('\n'), std::string::npos);
+  EXPECT_EQ(problem_key(product(), hostile, config_like(product(), 1)).find('\n'),
+            std::string::npos);
 }
 
 TEST(TuningRecord, text_goes_both_ways_and_a_change_is_seen) {

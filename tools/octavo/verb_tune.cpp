@@ -8,11 +8,13 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <set>
 #include <string>
+#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -164,9 +166,11 @@ void export_store(const std::string& path, Session& session) {
 }
 
 void import_store(const std::string& path, Session& session) {
-  std::ifstream file(path, std::ios::binary);
+  std::error_code ignored;
+  std::ifstream file;
+  if (std::filesystem::is_regular_file(path, ignored)) file.open(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) {
+  if (!file.is_open() || file.bad()) {
     throw Error(ErrorCode::kIo,
                 fmt::format("{}: the file cannot be read; it must hold records that "
                             "octavo tune --export wrote. Check the path.",

@@ -84,6 +84,14 @@ bool reads_operand_in_place(const TensorView& view) {
 
 }  // namespace
 
+bool stores_directly(const MutableTensorView& d) {
+  const int element = size_bytes(d.dtype);
+  const auto row = static_cast<std::size_t>(d.rank - 2);
+  return !is_aligned(d.data) || d.strides[row] <= 0 || d.shape[row + 1] * element % 16 != 0 ||
+         d.strides[row] * element % 16 != 0 ||
+         (d.rank == 3 && (d.strides[0] <= 0 || d.strides[0] * element % 16 != 0));
+}
+
 OperandPlan plan_operand(const TensorView& view) {
   OperandPlan plan;
   if (reads_operand_in_place(view)) return plan;
@@ -448,7 +456,7 @@ GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors) {
   plan.a = plan_operand(problem.a);
   plan.b = plan_operand(problem.b);
 
-  const TensorView& d = problem.d;
+  const MutableTensorView& d = problem.d;
   if (finishes_apart(problem)) {
     constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
     plan.output = OutputPath::kFinished;
@@ -458,12 +466,7 @@ GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors) {
         static_cast<double>(e.batch) *
         launched(num_outputs * static_cast<double>(kFloatBytes + d_bytes), finish_rate);
   } else {
-    // TMA writes whole 16 bytes: the end of a row that is no multiple of them would be followed by
-    // others in what may be somebody else's memory.
-    const int d_element = size_bytes(d.dtype);
-    plan.stores_directly = !is_aligned(d.data) || row_stride(d) <= 0 || e.n * d_element % 16 != 0 ||
-                           row_stride(d) * d_element % 16 != 0 ||
-                           (d.rank == 3 && d.strides[0] * d_element % 16 != 0);
+    plan.stores_directly = stores_directly(d);
   }
   return plan;
 }

@@ -158,6 +158,7 @@ std::array<Work, 8> works_of(const GroupedGemmProblem& problem) {
   if (expected == 0) {
     expected = is_masked(problem) ? room : ceil_div(room, std::max<std::int64_t>(groups, 1));
   }
+  expected = std::min(expected, std::max<std::int64_t>(room, 1));
   std::array<Work, 8> works{};
   constexpr auto kClasses = static_cast<std::int64_t>(works.size());
   for (std::int64_t i = 0; i < kClasses; ++i) {
@@ -267,14 +268,6 @@ GemmPlan plan_grouped(const GroupedGemmProblem& problem, int num_multiprocessors
   return plan;
 }
 
-bool stores_directly(const MutableTensorView& d) {
-  const int element = size_bytes(d.dtype);
-  const auto row = static_cast<std::size_t>(d.rank - 2);
-  return !is_aligned(d.data) || d.strides[row] <= 0 || d.shape[row + 1] * element % 16 != 0 ||
-         d.strides[row] * element % 16 != 0 ||
-         (d.rank == 3 && (d.strides[0] <= 0 || d.strides[0] * element % 16 != 0));
-}
-
 GemmProblem with_splits(GemmProblem problem) {
   if (problem.num_splits == kAutomaticSplits) problem.num_splits = 1;
   return problem;
@@ -293,7 +286,15 @@ std::vector<GemmCandidate> fused_candidates(std::span<const GemmProblem> problem
 std::vector<FusedLaunch> plan_fused(std::span<const GemmProblem> problems,
                                     int num_multiprocessors) {
   std::vector<FusedLaunch> launches;
-  std::vector<GemmConfig> kinds;  // of the launches that others may join
+  // Of the launches that others may join: what their products have in common, and whether D is
+  // stored element by element (a kernel counts its stores by TMA alone).
+  struct Kind {
+    GemmConfig base;
+    bool stores_directly;
+
+    bool operator==(const Kind&) const = default;
+  };
+  std::vector<Kind> kinds;
   std::vector<std::size_t> joined;
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const GemmProblem problem = with_splits(problems[i]);
@@ -304,7 +305,7 @@ std::vector<FusedLaunch> plan_fused(std::span<const GemmProblem> problems,
                           alone.b.path == OperandPath::kDirect &&
                           alone.output == OutputPath::kDirect;
     if (can_join) {
-      const GemmConfig kind = base_of(problem);
+      const Kind kind{base_of(problem), alone.stores_directly};
       const auto found = std::find_if(joined.begin(), joined.end(), [&](std::size_t launch) {
         return kinds[launch] == kind && launches[launch].problems.size() < kMaxFusedProducts;
       });
@@ -314,7 +315,7 @@ std::vector<FusedLaunch> plan_fused(std::span<const GemmProblem> problems,
       }
       joined.push_back(launches.size());
     }
-    kinds.push_back(base_of(problem));
+    kinds.push_back({base_of(problem), alone.stores_directly});
     launches.push_back({{i}, alone});
   }
   for (const std::size_t launch : joined) {

@@ -23,7 +23,8 @@ namespace octavo::cuda {
 // The plan of a problem without refusals.
 [[nodiscard]] GemmPlan plan_grouped(const GroupedGemmProblem& problem, int num_multiprocessors);
 
-// Products that share a launch, by their place in the call. One alone is planned as gemm() does.
+// Products that share a launch, by their place in the call. One alone has gemm()'s plan by the
+// model.
 struct FusedLaunch {
   std::vector<std::size_t> problems;
   GemmPlan plan;
@@ -36,9 +37,6 @@ struct FusedLaunch {
 // The launches of a call, in which every problem occurs once.
 [[nodiscard]] std::vector<FusedLaunch> plan_fused(std::span<const GemmProblem> problems,
                                                   int num_multiprocessors);
-
-// Whether D must be stored element by element, as TMA writes whole 16 bytes only.
-[[nodiscard]] bool stores_directly(const MutableTensorView& d);
 
 // A problem of fused_gemm() as gemm() gets it.
 [[nodiscard]] GemmProblem with_splits(GemmProblem problem);

@@ -29,6 +29,10 @@ void refuse_operand(const char* name, const TensorView& view, std::vector<Reason
 
 [[nodiscard]] OperandPlan plan_operand(const TensorView& view);
 
+// Whether D must be stored element by element: TMA writes whole 16 bytes, and the end of a row that
+// is no multiple of them would be followed by others in what may be somebody else's memory.
+[[nodiscard]] bool stores_directly(const MutableTensorView& d);
+
 // As many stages as shared memory has room for.
 [[nodiscard]] int most_stages(GemmConfig config);
 [[nodiscard]] int streamed_unroll(const GemmConfig& config);

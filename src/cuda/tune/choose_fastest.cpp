@@ -60,9 +60,10 @@ FastestChoice choose_fastest(std::size_t num_candidates,
   }
   choice.chosen = num_candidates;
   double best = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < num_candidates; ++i) {
+  // Those that left early had their rounds at another clock.
+  for (const std::size_t i : left) {
     const Timed& candidate = choice.candidates[i];
-    if (!candidate.failed.empty() || candidate.us.empty()) continue;
+    if (candidate.us.empty()) continue;
     // The first must be beaten clearly, the others only at all.
     const double limit = choice.chosen == 0 ? best * (1 - kNoise) : best;
     if (candidate.median() >= limit) continue;

@@ -2,6 +2,7 @@
 #include "cuda/tune/explain_tuned.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 
 #include "cuda/plan/describe_plan.hpp"
@@ -14,8 +15,8 @@ namespace octavo::cuda {
 GemmExplanation explain_tuned(const GemmProblem& problem, const GpuDescription& gpu) {
   GemmExplanation explanation = explain_gemm(problem, gpu);
   if (explanation.candidates.empty()) return explanation;
-  const std::optional<TunedChoice> choice =
-      tuned_choice(problem, gpu, gemm_candidates(problem, gpu.num_multiprocessors));
+  TunedPlan tuned = tuned_plan(problem, gpu);
+  const std::optional<TunedChoice>& choice = tuned.choice;
   if (!choice) return explanation;
   explanation.chosen_by = choice->is_shipped ? ChosenBy::kShippedRecord : ChosenBy::kRecord;
   explanation.record = choice->record;
@@ -25,10 +26,10 @@ GemmExplanation explain_tuned(const GemmProblem& problem, const GpuDescription& 
                                      return candidate.kernel == choice->record.kernel;
                                    });
   std::rotate(explanation.candidates.begin(), chosen, chosen + 1);
-  GemmPlan plan = plan_gemm(problem, gpu.num_multiprocessors);
-  plan.config = choice->config;
-  plan.product_microseconds = choice->record.us;
-  explanation.steps = describe(plan, problem);
+  // The record's time is one matrix's.
+  const std::int64_t batch = problem.a.rank == 3 ? problem.a.shape[0] : 1;
+  tuned.plan.product_microseconds = choice->record.us * static_cast<double>(batch);
+  explanation.steps = describe(tuned.plan, problem);
   return explanation;
 }
 

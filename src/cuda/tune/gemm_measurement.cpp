@@ -61,10 +61,17 @@ GemmMeasurement::GemmMeasurement(const DeviceInfo& device, const GemmProblem& pr
   require(api_.check(api_.StreamCreate(&stream_, kNonBlocking), "cuStreamCreate"));
   require(api_.check(api_.EventCreate(&begin_, 0), "cuEventCreate"));
   require(api_.check(api_.EventCreate(&end_, 0), "cuEventCreate"));
-  make_sets(problem);
+  try {
+    make_sets(problem);
+  } catch (...) {
+    release();
+    throw;
+  }
 }
 
-GemmMeasurement::~GemmMeasurement() {
+GemmMeasurement::~GemmMeasurement() { release(); }
+
+void GemmMeasurement::release() const {
   const ContextScope scope(api_, device_.context);
   (void)api_.StreamSynchronize(stream_);
   (void)api_.EventDestroy(begin_);

@@ -39,6 +39,7 @@ class GemmMeasurement {
   };
 
   void make_sets(const GemmProblem& problem);
+  void release() const;  // stream and events, after what is on the stream
   void fill(DeviceMemory& memory, const DeviceMemory& pool) const;
   void launch(const PreparedGemm& kernel, const Set& set) const;
   [[nodiscard]] double window_ms(const PreparedGemm& kernel, std::int64_t launches) const;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <list>
@@ -74,9 +75,13 @@ class Tuner {
     const GpuDescription gpu = gpus().at(static_cast<std::size_t>(ordinal));
     TuningRecord record;
     record.environment = environment_key(gpu);
-    record.problem = problem_key(problem, gpu, candidates.front().config.num_splits);
+    record.problem = problem_key(problem, gpu, plan.config);
     if (!options_.again) {
-      if (std::optional<TuningRecord> known = folder_.find(record.environment, record.problem)) {
+      std::optional<TuningRecord> known = folder_.find(record.environment, record.problem);
+      const auto offers = [&known](const GemmCandidate& candidate) {
+        return kernel_name(candidate.config) == known->kernel;
+      };
+      if (known && std::any_of(candidates.begin(), candidates.end(), offers)) {
         return {TuningOutcome::kKnown, std::move(*known), ""};
       }
     }
@@ -112,17 +117,28 @@ class Tuner {
         threads.emplace_back([&] { (void)load_kernels(device, kernel); });
       }
     }
+    say(fmt::format("checking {} kernels", candidates.size()));
+    // All of them first: a window after a check would find the GPU rested.
+    std::vector<std::string> wrong(kernels.size());
+    for (std::size_t i = 0; i < by_index.size(); ++i) {
+      try {
+        measurement.check(*by_index[i]);
+      } catch (const std::exception& error) {
+        wrong[i] = error.what();
+      }
+    }
+    if (!wrong.front().empty()) return skipped(wrong.front());
     say(fmt::format("measuring {} kernels", candidates.size()));
-    std::vector<bool> checked(kernels.size());
     const FastestChoice choice = choose_fastest(
         kernels.size(),
         [&](std::size_t i) {
-          if (!checked[i]) measurement.check(*by_index[i]);
-          checked[i] = true;
+          if (!wrong[i].empty()) throw Error(ErrorCode::kInternal, wrong[i]);
           return measurement.microseconds(*by_index[i]);
         },
         [&] { return out_of_time(); });
-    if (choice.chosen == kernels.size()) return skipped(choice.candidates.front().failed);
+    if (const std::string& failed = choice.candidates.front().failed; !failed.empty()) {
+      return skipped(failed);
+    }
     record.kernel = by_index[choice.chosen]->kernel;
     record.us = choice.candidates[choice.chosen].median();
     record.model_kernel = by_index.front()->kernel;

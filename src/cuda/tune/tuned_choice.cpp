@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cuda/tune/record_folder.hpp"
 #include "cuda/tune/tuning_record.hpp"
@@ -36,23 +37,26 @@ std::optional<GemmConfig> config_of(const TuningRecord& record,
 
 }  // namespace
 
-std::optional<TunedChoice> tuned_choice(const GemmProblem& problem, const GpuDescription& gpu,
-                                        const std::vector<GemmCandidate>& candidates) {
-  if (candidates.empty()) return std::nullopt;
-  const std::string key = problem_key(problem, gpu, candidates.front().config.num_splits);
+TunedPlan tuned_plan(const GemmProblem& problem, const GpuDescription& gpu) {
+  TunedPlan tuned{plan_gemm(problem, gpu.num_multiprocessors), std::nullopt};
+  if (tuned.plan.work != GemmWork::kProduct) return tuned;
+  const std::vector<GemmCandidate> candidates = gemm_candidates(problem, gpu.num_multiprocessors);
+  const std::string key = problem_key(problem, gpu, tuned.plan.config);
+  const auto take = [&](TuningRecord record, bool is_shipped) {
+    const std::optional<GemmConfig> config = config_of(record, candidates);
+    if (!config) return false;
+    tuned.plan.config = *config;
+    tuned.choice = TunedChoice{std::move(record), is_shipped};
+    return true;
+  };
   const Result<RecordFolder> folder = default_record_folder();
   if (folder.ok()) {
-    if (std::optional<TuningRecord> record = folder.value().find(environment_key(gpu), key)) {
-      if (const std::optional<GemmConfig> config = config_of(*record, candidates)) {
-        return TunedChoice{*config, std::move(*record), false};
-      }
-    }
+    std::optional<TuningRecord> record = folder.value().find(environment_key(gpu), key);
+    if (record && take(std::move(*record), false)) return tuned;
   }
   const auto shipped = shipped_records().find(key);
-  if (shipped == shipped_records().end()) return std::nullopt;
-  const std::optional<GemmConfig> config = config_of(shipped->second, candidates);
-  if (!config) return std::nullopt;
-  return TunedChoice{*config, shipped->second, true};
+  if (shipped != shipped_records().end()) (void)take(shipped->second, true);
+  return tuned;
 }
 
 }  // namespace octavo::cuda

@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "cuda/plan/gemm_plan.hpp"
 #include "octavo/runtime.hpp"
@@ -12,16 +11,18 @@
 
 namespace octavo::cuda {
 
+// A record whose kernel the plan offers; another does not hold.
 struct TunedChoice {
-  GemmConfig config;
   TuningRecord record;
   bool is_shipped = false;  // it came with Octavo; else it was measured here
 };
 
-// `candidates`: what the plan offers. A record whose kernel is none of them does not hold.
-[[nodiscard]] std::optional<TunedChoice> tuned_choice(const GemmProblem& problem,
-                                                      const GpuDescription& gpu,
-                                                      const std::vector<GemmCandidate>& candidates);
+// The plan of a problem without refusals, with the kernel that a record names where one holds.
+struct TunedPlan {
+  GemmPlan plan;
+  std::optional<TunedChoice> choice;
+};
+[[nodiscard]] TunedPlan tuned_plan(const GemmProblem& problem, const GpuDescription& gpu);
 
 // Records that come with Octavo (data/tuned): their text, as the build embedded it.
 [[nodiscard]] std::string_view shipped_records_text();

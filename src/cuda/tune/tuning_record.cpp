@@ -85,7 +85,7 @@ class RecordReader {
     const std::string_view line = next();
     if (!line.starts_with(word)) return false;
     to = line.substr(word.size());
-    return true;
+    return to == printable(to);
   }
 
   template <typename Number>
@@ -97,7 +97,7 @@ class RecordReader {
     if constexpr (std::is_floating_point_v<Number>) {
       if (!std::isfinite(to)) return false;
     }
-    return status == std::errc() && stop == end && to >= 0;
+    return status == std::errc() && stop == end && to > 0;
   }
 
   [[nodiscard]] Error refuse(std::string_view what, std::string_view rule) const {
@@ -115,7 +115,8 @@ class RecordReader {
 }  // namespace
 
 std::int64_t row_bucket(std::int64_t m) {
-  constexpr std::int64_t kLarge = 256;
+  // The fewest rows of a tile beyond the few: within a bucket their number is the same.
+  constexpr std::int64_t kLarge = 128;
   if (m > kLarge) return (m + kLarge - 1) / kLarge * kLarge;
   std::int64_t bucket = 8;
   while (bucket < m) bucket *= 2;
@@ -126,16 +127,16 @@ std::string environment_key(const GpuDescription& gpu) {
   return printable(fmt::format("driver={} nvrtc={} octavo={}", gpu.driver, gpu.nvrtc, version()));
 }
 
-std::string problem_key(const GemmProblem& problem, const GpuDescription& gpu, int num_splits) {
+std::string problem_key(const GemmProblem& problem, const GpuDescription& gpu,
+                        const GemmConfig& config) {
   const auto row = static_cast<std::size_t>(problem.a.rank - 2);
   return printable(fmt::format(
       "gemm gpu={} multiprocessors={} m<={} n={} k={} a={} b={} d={} recipe={} sum={}{}{} "
       "splits={}",
       gpu.name, gpu.num_multiprocessors, row_bucket(problem.a.shape[row]), problem.b.shape[row],
       problem.a.shape[row + 1], to_string(problem.a.dtype), to_string(problem.b.dtype),
-      to_string(problem.d.dtype), to_string(problem.recipe), to_string(problem.accumulation),
-      problem.output_mode == OutputMode::kAccumulate ? " accumulate" : "",
-      problem.bias.present() ? " bias" : "", num_splits));
+      to_string(config.d), to_string(problem.recipe), to_string(problem.accumulation),
+      config.accumulates ? " accumulate" : "", config.has_bias ? " bias" : "", config.num_splits));
 }
 
 std::string to_text(const TuningRecord& record) {

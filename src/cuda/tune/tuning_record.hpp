@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/contract/gemm_config.hpp"
 #include "octavo/error.hpp"
 #include "octavo/gemm.hpp"
 #include "octavo/runtime.hpp"
@@ -18,9 +19,10 @@ namespace octavo::cuda {
 [[nodiscard]] std::int64_t row_bucket(std::int64_t m);
 
 [[nodiscard]] std::string environment_key(const GpuDescription& gpu);
-// `num_splits`: what the plan makes of the problem's own, which may be automatic.
+// `config`: any candidate of its plan. They have in common the splits, what the kernel itself
+// writes (F32 sums where another finishes D) and what it adds.
 [[nodiscard]] std::string problem_key(const GemmProblem& problem, const GpuDescription& gpu,
-                                      int num_splits);
+                                      const GemmConfig& config);
 
 // Lines, the last of them a SHA-256 over the others.
 [[nodiscard]] std::string to_text(const TuningRecord& record);
