@@ -56,7 +56,11 @@ TEST(GemmSource, planned_kernels_do_not_spill) {
       heaviest.insert_or_assign(kernel_name(kind), config);
     }
     configs.clear();
-    for (const auto& [kind, config] : heaviest) configs.push_back(config);
+    constexpr std::size_t kOneOf = kSanitized ? 8 : 1;
+    std::size_t position = 0;
+    for (const auto& [kind, config] : heaviest) {
+      if (position++ % kOneOf == 0) configs.push_back(config);
+    }
   }
   std::atomic<std::size_t> next{0};
   const auto compile = [&] {
