@@ -21,12 +21,10 @@
 #include "cuda/driver.hpp"
 #include "cuda/grouped_launch.hpp"
 #include "cuda/plan/grouped_plan.hpp"
-#include "kernels/contract/smem_bytes.hpp"
 #include "measure/gpu_stream.hpp"
 #include "measure/nvml_sampler.hpp"
 #include "measure/quantile.hpp"
 #include "measure/today.hpp"
-#include "naming/kernel_name.hpp"
 #include "octavo/octavo.hpp"
 
 namespace {
@@ -203,10 +201,10 @@ class CaseRun {
       for (const cuda::GemmCandidate& candidate :
            cuda::grouped_candidates(grouped(sets_.front()), device.num_multiprocessors)) {
         auto kernel = std::make_shared<cuda::PreparedGemm>();
-        kernel->plan = cuda::plan_grouped(grouped(sets_.front()), device.num_multiprocessors);
-        kernel->plan.config = candidate.config;
-        kernel->kernel = kernel_name(candidate.config);
-        kernel->shared_bytes = gemm_shared_memory(candidate.config).total_bytes;
+        cuda::GemmPlan plan =
+            cuda::plan_grouped(grouped(sets_.front()), device.num_multiprocessors);
+        plan.config = candidate.config;
+        cuda::set_plan(plan, *kernel);
         contenders.push_back(prepared(
             fmt::format("{}x{} cluster {} {}", candidate.config.tile_m, candidate.config.tile_n,
                         candidate.config.cluster_n, candidate.microseconds),

@@ -13,14 +13,10 @@
 
 namespace octavo {
 
-[[nodiscard]] __device__ __forceinline__ ScalePath scale_path(const GemmParams& params) {
-  return params.scale_path;
-}
-[[nodiscard]] __device__ __forceinline__ ScalePath scale_path(const GroupedGemmParams& params) {
-  return params.gemm.scale_path;
-}
-[[nodiscard]] __device__ __forceinline__ ScalePath scale_path(const FusedGemmParams& params) {
-  return params.products[0].scale_path;
+// The same for all products of a launch.
+template <typename Arguments>
+[[nodiscard]] __device__ __forceinline__ ScalePath scale_path(const Arguments& arguments) {
+  return product_of(arguments, Tile{}).scale_path;
 }
 
 // Arrivals that a full stage waits for: the thread that loads tiles, and whoever brings scales.

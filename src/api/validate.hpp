@@ -5,6 +5,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "octavo/attention.hpp"
 #include "octavo/backend.hpp"
@@ -24,5 +25,8 @@ Status validate(const AttentionProblem& problem);
 Status validate(const QuantizeProblem& problem);
 Status validate(const DequantizeProblem& problem);
 Status validate(const RequantizeProblem& problem);
+
+// What is wrong with a product, in the words of another call: "gemm: " becomes `prefix`.
+[[nodiscard]] Error in_words_of(std::string_view prefix, const Error& error);
 
 }  // namespace octavo

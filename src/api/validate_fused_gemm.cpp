@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "api/validate.hpp"
@@ -51,10 +49,7 @@ Status validate(std::span<const GemmProblem> problems) {
   std::vector<Placed> tensors;
   for (std::size_t i = 0; i < problems.size(); ++i) {
     if (const Status status = validate(problems[i]); !status.ok()) {
-      constexpr std::string_view kPrefix = "gemm: ";
-      std::string text = status.error().what();
-      if (text.starts_with(kPrefix)) text.erase(0, kPrefix.size());
-      return Error(status.error().code(), fmt::format("fused_gemm: problems[{}]: {}", i, text));
+      return in_words_of(fmt::format("fused_gemm: problems[{}]: ", i), status.error());
     }
     if (problems[i].a.device != problems[0].a.device) {
       return Error(

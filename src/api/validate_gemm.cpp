@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "api/validate.hpp"
 #include "api/view_memory.hpp"
@@ -431,6 +432,13 @@ Status validate(const GemmProblem& problem) {
   if (Status s = check_bias(problem.bias, extents.value()); !s.ok()) return s;
   if (Status s = check_d_scale(problem); !s.ok()) return s;
   return check_output_memory(arguments);
+}
+
+Error in_words_of(std::string_view prefix, const Error& error) {
+  constexpr std::string_view kPrefix = "gemm: ";
+  std::string_view text = error.what();
+  if (text.starts_with(kPrefix)) text.remove_prefix(kPrefix.size());
+  return {error.code(), std::string(prefix) + std::string(text)};
 }
 
 }  // namespace octavo

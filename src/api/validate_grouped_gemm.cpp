@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "api/validate.hpp"
 #include "api/view_memory.hpp"
@@ -26,12 +25,9 @@ Error refuse(fmt::format_string<Args...> format, Args&&... args) {
 
 // The rules of a product, in its words but for the name of the call.
 Status validate_as_product(const GemmProblem& problem) {
-  Status status = validate(problem);
-  if (status.ok()) return status;
-  constexpr std::string_view kPrefix = "gemm: ";
-  std::string text = status.error().what();
-  if (text.starts_with(kPrefix)) text.erase(0, kPrefix.size());
-  return Error(status.error().code(), "grouped_gemm: " + text);
+  const Status status = validate(problem);
+  if (!status.ok()) return in_words_of("grouped_gemm: ", status.error());
+  return Ok{};
 }
 
 // One element in the place of a tensor of any shape, which nothing reads but a check of scales.

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/gemm_launch.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <future>
-#include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda/jit/gemm_source.hpp"
@@ -17,10 +12,8 @@
 #include "cuda/launch/gemm_operand.hpp"
 #include "cuda/launch/kernel_launch.hpp"
 #include "cuda/launch/scratch.hpp"
-#include "cuda/launch/tensor_map.hpp"
 #include "kernels/contract/finish_output_params.hpp"
 #include "kernels/contract/gemm_params.hpp"
-#include "kernels/contract/rasterization.hpp"
 #include "kernels/contract/repack_params.hpp"
 
 namespace octavo::cuda {
@@ -87,8 +80,6 @@ class Launcher {
     params.stores_directly = plan_.stores_directly ? 1 : 0;
     if (Status s = set_output_map(launcher_.api(), config, params); !s.ok()) return s;
     if (config.has_bias) set_bias(problem_.bias, params);
-    params.raster = rasterization(params.m, params.n, config.tile_m, config.tile_n,
-                                  config.cluster_m, config.cluster_n, config.raster_group_m);
     return launch_product(launcher_, prepared_, params.raster.num_clusters(), params);
   }
 

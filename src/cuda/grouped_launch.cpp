@@ -13,15 +13,9 @@
 #include "cuda/plan/grouped_plan.hpp"
 #include "cuda/plan/plan_parts.hpp"
 #include "kernels/contract/gemm_params.hpp"
-#include "kernels/contract/rasterization.hpp"
 
 namespace octavo::cuda {
 namespace {
-
-Rasterization raster_of(const GemmConfig& config, std::int64_t m, std::int64_t n) {
-  return rasterization(static_cast<int>(m), static_cast<int>(n), config.tile_m, config.tile_n,
-                       config.cluster_m, config.cluster_n, config.raster_group_m);
-}
 
 // From one matrix of a stack to the next.
 std::int64_t stack_bytes(const TensorView& view) {
@@ -90,9 +84,8 @@ Status launch_grouped(const DeviceInfo& device, const GroupedGemmProblem& proble
        (by_column && grouped.b_scale_bytes % kBulkBytes != 0))) {
     params.scale_path = ScalePath::kCopy;
   }
-  // Of one group that has all rows: the kernel counts each group's own.
-  params.raster = raster_of(config, params.m, params.n);
-  // As many as there can be: those without a tile end at once.
+  // As many as there can be: those without a tile end at once. (The raster is one group's that has
+  // all rows; the kernel counts each group's own.)
   const std::int64_t clusters =
       (static_cast<std::int64_t>(params.raster.clusters_m) * (masked ? grouped.num_groups : 1) +
        (masked ? 0 : grouped.num_groups)) *
@@ -127,7 +120,6 @@ Status launch_together(const KernelLauncher& launcher, std::span<const GemmProbl
     params.stores_directly = stores_directly(problem.d) ? 1 : 0;
     if (Status s = set_output_map(launcher.api(), config, params); !s.ok()) return s;
     if (config.has_bias) set_bias(problem.bias, params);
-    params.raster = raster_of(config, params.m, params.n);
     clusters += params.raster.num_clusters();
     path = std::max(path, params.scale_path);
   }

@@ -26,30 +26,10 @@ namespace {
 // not the addresses. Scales are read in any layout.
 class PlanKey {
  public:
-  PlanKey(int device, const GemmProblem& problem) {
-    add(device);
-    add(static_cast<std::int64_t>(Grouping::kNone));
-    add_view(problem.a);
-    add_view(problem.b);
-    add_view(problem.d);
-    add(static_cast<std::int64_t>(problem.recipe));
-    add(static_cast<std::int64_t>(problem.accumulation));
-    add(static_cast<std::int64_t>(problem.output_mode));
-    add(problem.num_splits);
-    add(problem.bias.present() ? 1 : 0);
-  }
-  PlanKey(int device, const GroupedGemmProblem& problem) {
-    add(device);
-    add(static_cast<std::int64_t>(Grouping::kRows));
-    add_view(problem.a);
-    add_view(problem.b);
-    add_view(problem.d);
-    add(static_cast<std::int64_t>(problem.recipe));
-    add(static_cast<std::int64_t>(problem.accumulation));
-    add(static_cast<std::int64_t>(problem.output_mode));
-    add(problem.expected_rows);
-    add(problem.bias.present() ? 1 : 0);
-  }
+  PlanKey(int device, const GemmProblem& problem)
+      : PlanKey(device, Grouping::kNone, problem, problem.num_splits) {}
+  PlanKey(int device, const GroupedGemmProblem& problem)
+      : PlanKey(device, Grouping::kRows, problem, problem.expected_rows) {}
 
   friend bool operator==(const PlanKey&, const PlanKey&) = default;
 
@@ -69,6 +49,20 @@ class PlanKey {
   }
 
  private:
+  // `own`: what only this kind of problem has.
+  template <typename Problem>
+  PlanKey(int device, Grouping grouping, const Problem& problem, std::int64_t own) {
+    add(device);
+    add(static_cast<std::int64_t>(grouping));
+    add_view(problem.a);
+    add_view(problem.b);
+    add_view(problem.d);
+    add(static_cast<std::int64_t>(problem.recipe));
+    add(static_cast<std::int64_t>(problem.accumulation));
+    add(static_cast<std::int64_t>(problem.output_mode));
+    add(own);
+    add(problem.bias.present() ? 1 : 0);
+  }
   void add(std::int64_t word) { words_[count_++] = word; }
   void add_view(const TensorView& view) {
     constexpr std::size_t kDimensions = 3;  // a valid problem's tensors have no more
@@ -99,6 +93,8 @@ struct HashOfKey {
   }
 };
 
+}  // namespace
+
 void set_plan(const GemmPlan& plan, PreparedGemm& prepared) {
   prepared.plan = plan;
   switch (prepared.plan.work) {
@@ -110,6 +106,8 @@ void set_plan(const GemmPlan& plan, PreparedGemm& prepared) {
       break;
   }
 }
+
+namespace {
 
 std::shared_ptr<const PreparedGemm> prepare(const GemmPlan& plan) {
   auto prepared = std::make_shared<PreparedGemm>();

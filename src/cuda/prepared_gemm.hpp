@@ -29,6 +29,9 @@ struct PreparedGemm {
   mutable std::atomic<void*> function{nullptr};
 };
 
+// What is made of a plan before its kernel is loaded.
+void set_plan(const GemmPlan& plan, PreparedGemm& prepared);
+
 // The plan of a problem without refusals. Thread-safe.
 [[nodiscard]] std::shared_ptr<const PreparedGemm> prepared_gemm(const DeviceInfo& device,
                                                                 const GemmProblem& problem);

@@ -13,8 +13,6 @@
 #include "cuda/gemm_launch.hpp"
 #include "cuda/plan/gemm_plan.hpp"
 #include "gpu/gemm_on_gpu.hpp"
-#include "kernels/contract/smem_bytes.hpp"
-#include "naming/kernel_name.hpp"
 
 namespace octavo::test {
 namespace {
@@ -75,12 +73,11 @@ void expect_every_candidate_equal(const GemmSpec& spec, bool scales_by_k_block) 
   (void)gemm(host, kEmulated);
   const std::vector<cuda::GemmCandidate> candidates =
       cuda::gemm_candidates(device.problem, gpu.num_multiprocessors);
+  cuda::GemmPlan plan = cuda::plan_gemm(device.problem, gpu.num_multiprocessors);
   std::vector<cuda::PreparedGemm> prepared(candidates.size());
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    prepared[i].plan = cuda::plan_gemm(device.problem, gpu.num_multiprocessors);
-    prepared[i].plan.config = candidates[i].config;
-    prepared[i].kernel = kernel_name(candidates[i].config);
-    prepared[i].shared_bytes = gemm_shared_memory(candidates[i].config).total_bytes;
+    plan.config = candidates[i].config;
+    cuda::set_plan(plan, prepared[i]);
   }
   // The first launch of each compiles it; they share D, which is set again and looked at one by one
   // below.

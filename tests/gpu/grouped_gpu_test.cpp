@@ -17,7 +17,6 @@
 #include "cuda/plan/grouped_plan.hpp"
 #include "gpu/gemm_on_gpu.hpp"
 #include "gpu/gpu_stream.hpp"
-#include "kernels/contract/smem_bytes.hpp"
 #include "naming/kernel_name.hpp"
 #include "support/grouped_data.hpp"
 
@@ -80,6 +79,7 @@ void expect_every_candidate_equal(const GroupedSpec& spec) {
   const DeviceGrouped device(host);
   const std::vector<std::uint8_t> before = device.d.bytes();
   const std::vector<std::uint8_t> want = emulated(data);
+  cuda::GemmPlan plan = cuda::plan_grouped(device.problem, gpu.num_multiprocessors);
   std::map<std::string, cuda::PreparedGemm> kernels;
   for (const std::int64_t expected : {1, 10, 20, 40, 100, 250, 1000}) {
     GroupedGemmProblem problem = device.problem;
@@ -88,11 +88,8 @@ void expect_every_candidate_equal(const GroupedSpec& spec) {
     problem.a.shape[static_cast<std::size_t>(problem.a.rank - 2)] = 1000;
     for (const cuda::GemmCandidate& candidate :
          cuda::grouped_candidates(problem, gpu.num_multiprocessors)) {
-      cuda::PreparedGemm& prepared = kernels[kernel_name(candidate.config)];
-      prepared.plan = cuda::plan_grouped(device.problem, gpu.num_multiprocessors);
-      prepared.plan.config = candidate.config;
-      prepared.kernel = kernel_name(candidate.config);
-      prepared.shared_bytes = gemm_shared_memory(candidate.config).total_bytes;
+      plan.config = candidate.config;
+      cuda::set_plan(plan, kernels[kernel_name(candidate.config)]);
     }
   }
   EXPECT_GE(kernels.size(), 5U);

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "bench_suite.hpp"
+#include "gpu_bench_report.hpp"
 #include "octavo/tuning.hpp"
 #include "options.hpp"
 #include "session.hpp"
@@ -39,16 +39,7 @@ struct TuneOptions {
   TuningOptions tuning;
 };
 
-// What octavo bench measures of each shape, with BF16 results.
-struct Kind {
-  ScaleRecipe recipe;
-  Accumulation accumulation;
-};
-constexpr std::array kKinds{Kind{ScaleRecipe::kBlock, Accumulation::kPromoted},
-                            Kind{ScaleRecipe::kTensor, Accumulation::kFast},
-                            Kind{ScaleRecipe::kRow, Accumulation::kFast},
-                            Kind{ScaleRecipe::kTensor, Accumulation::kPromoted}};
-
+// As given, or each shape once for every recipe that octavo bench measures, with BF16 results.
 std::vector<GemmRequest> requests_of(const BenchSuite& suite, bool as_given) {
   std::vector<GemmRequest> requests;
   std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t>> shapes;
@@ -60,7 +51,8 @@ std::vector<GemmRequest> requests_of(const BenchSuite& suite, bool as_given) {
     }
     if (!shapes.insert({request.m, request.n, request.k}).second) continue;
     request.d_dtype = DType::kBF16;
-    for (const Kind& kind : kKinds) {
+    for (const ContenderKind& kind : kKinds) {
+      if (kind.maker != Maker::kOctavo) continue;
       request.recipe = kind.recipe;
       request.accumulation = kind.accumulation;
       requests.push_back(request);

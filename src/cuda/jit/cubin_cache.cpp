@@ -9,15 +9,14 @@
 #include <utility>
 
 #include "base/environment.hpp"
+#include "base/hex.hpp"
 #include "base/sha256.hpp"
 
 namespace octavo {
 namespace {
 
 std::string file_name(const KernelSource& source, const CubinKey& key) {
-  std::string name = source.entry + "-";
-  for (const std::byte value : key) name += fmt::format("{:02x}", std::to_integer<int>(value));
-  return name + ".cubin";
+  return source.entry + "-" + hex_of(key) + ".cubin";
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/environment.hpp"
+#include "base/hex.hpp"
 #include "base/sha256.hpp"
 #include "cuda/jit/embedded_headers.hpp"
 #include "cuda/jit/ptxas_log.hpp"
@@ -252,10 +253,7 @@ Result<KernelCompiler> nvrtc_compiler() {
   std::string identity = fmt::format("NVRTC {}.{} of {} bytes", nvrtc.value().major,
                                      nvrtc.value().minor, nvrtc.value().file_bytes);
   for (const char* option : compile_options(nvrtc.value())) identity += fmt::format(" {}", option);
-  identity += " headers ";
-  for (const std::byte value : headers_digest()) {
-    identity += fmt::format("{:02x}", std::to_integer<int>(value));
-  }
+  identity += " headers " + hex_of(headers_digest());
   return KernelCompiler{std::move(identity), compile_kernel};
 }
 

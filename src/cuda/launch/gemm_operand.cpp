@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
+#include "backend/group_problem.hpp"
 #include "cuda/jit/gemm_source.hpp"
+#include "kernels/contract/rasterization.hpp"
 #include "kernels/contract/repack_params.hpp"
 
 namespace octavo::cuda {
@@ -26,24 +28,10 @@ ScalePath scale_path(const GemmConfig& config, const GemmParams& params) {
 
 }  // namespace
 
-static const std::byte* offset(const TensorView& view, std::int64_t elements) {
-  return static_cast<const std::byte*>(view.data) + elements * size_bytes(view.dtype);
-}
-
-// One matrix of a batch.
 TensorView matrix_of(const TensorView& view, bool batched, std::int64_t index) {
-  if (view.absent() || !batched) return view;
-  TensorView one = view;
-  one.data = offset(view, index * view.strides[0]);
-  one.rank = view.rank - 1;
-  for (std::size_t i = 0; i + 1 < view.shape.size(); ++i) {
-    one.shape[i] = view.shape[i + 1];
-    one.strides[i] = view.strides[i + 1];
-  }
-  return one;
+  return batched ? element_of(view, index) : view;
 }
 
-// One matrix's scales as the kernel reads them; null without scales.
 ScaleParams scale_params(const TensorView& scale) {
   ScaleParams params{};
   if (scale.absent()) return params;
@@ -107,6 +95,8 @@ Status set_operands(const Driver& api, const GemmConfig& config, const Operand& 
   params.m = static_cast<int>(a.rows);
   params.n = static_cast<int>(b.rows);
   params.k = static_cast<int>(a.k);
+  params.raster = rasterization(params.m, params.n, config.tile_m, config.tile_n, config.cluster_m,
+                                config.cluster_n, config.raster_group_m);
   params.scale_path = scale_path(config, params);
   const auto set_map = [&](const Operand& operand, int box_rows, TensorMap& map) -> Status {
     MatrixBoxes boxes{operand.data, operand.dtype,      operand.rows,

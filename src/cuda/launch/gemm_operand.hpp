@@ -39,9 +39,9 @@ struct Operand {
 // One matrix of an operand's.
 [[nodiscard]] Operand matrix_of(const Operand& operand, std::int64_t index);
 
-// Sets extents, the maps of both operands (of all their matrices with Grouping::kRows) and how the
-// kernel gets their scales, which are set already. `a_parts`: A's map by parts of 64 rows, of
-// products that share a launch.
+// Sets extents, the order of tiles, the maps of both operands (of all their matrices with
+// Grouping::kRows) and how the kernel gets their scales, which are set already. `a_parts`: A's map
+// by parts of 64 rows, of products that share a launch.
 [[nodiscard]] Status set_operands(const Driver& api, const GemmConfig& config, const Operand& a,
                                   const Operand& b, GemmParams& params,
                                   TensorMap* a_parts = nullptr);

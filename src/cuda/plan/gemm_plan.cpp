@@ -21,7 +21,25 @@ namespace octavo::cuda {
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
-bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+GemmConfig base_of(const GemmProblem& problem) {
+  GemmConfig base;
+  base.a = problem.a.dtype;
+  base.b = problem.b.dtype;
+  base.d = problem.d.dtype;
+  base.recipe = problem.recipe;
+  base.sum =
+      problem.accumulation == Accumulation::kFast ? MainloopSum::kFast : MainloopSum::kPromoted;
+  base.accumulates = problem.output_mode == OutputMode::kAccumulate;
+  base.has_bias = problem.bias.present();
+  return base;
+}
+
+void sort_best_first(std::vector<GemmCandidate>& candidates) {
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const GemmCandidate& x, const GemmCandidate& y) {
+                     return x.microseconds < y.microseconds;
+                   });
+}
 
 void refuse_operand(const char* name, const TensorView& view, std::vector<Reason>& reasons) {
   if (is_fp8(view.dtype)) return;
@@ -30,6 +48,16 @@ void refuse_operand(const char* name, const TensorView& view, std::vector<Reason
 }
 
 namespace {
+
+// To a multiple of 16 bytes.
+bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+
+struct Extents {
+  std::int64_t batch;
+  std::int64_t m;
+  std::int64_t n;
+  std::int64_t k;
+};
 
 // Shared memory of one thread block on compute capability 9.0 (CUDA C++ programming guide, table of
 // technical specifications): 227 KiB.
@@ -377,16 +405,11 @@ std::vector<Reason> gemm_refusals(const GemmProblem& problem, const Execution& e
 std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_multiprocessors,
                                            std::vector<RefusedGemmCandidate>* refused) {
   const Extents e = extents_of(problem);
-  const bool is_finished = finishes_apart(problem);
-  GemmConfig base;
-  base.a = problem.a.dtype;
-  base.b = problem.b.dtype;
-  base.d = is_finished ? DType::kF32 : problem.d.dtype;
-  base.recipe = problem.recipe;
-  base.sum =
-      problem.accumulation == Accumulation::kFast ? MainloopSum::kFast : MainloopSum::kPromoted;
-  base.accumulates = !is_finished && problem.output_mode == OutputMode::kAccumulate;
-  base.has_bias = !is_finished && problem.bias.present();
+  GemmConfig base = base_of(problem);
+  if (finishes_apart(problem)) {
+    base.d = DType::kF32;
+    base.accumulates = base.has_bias = false;
+  }
 
   std::vector<GemmCandidate> candidates;
   const auto consider = [&](const TileShape& shape, int cluster_m, int cluster_n) {
@@ -420,10 +443,7 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
   for (const TileShape& shape : streamed_shapes(e, num_splits)) {
     consider(shape, shape.cluster_m, shape.cluster_n);
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const GemmCandidate& x, const GemmCandidate& y) {
-                     return x.microseconds < y.microseconds;
-                   });
+  sort_best_first(candidates);
   return candidates;
 }
 

@@ -12,7 +12,6 @@
 #include "backend/group_problem.hpp"
 #include "cuda/plan/plan_parts.hpp"
 #include "kernels/contract/gemm_params.hpp"
-#include "kernels/contract/smem_bytes.hpp"
 
 namespace octavo::cuda {
 namespace {
@@ -139,10 +138,7 @@ std::vector<GemmCandidate> candidates_of(const GemmConfig& base, std::span<const
       if (!fast && !spills) consider(Schedule::kCooperative, 256, 128, cluster_n, 3);
     }
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const GemmCandidate& x, const GemmCandidate& y) {
-                     return x.microseconds < y.microseconds;
-                   });
+  sort_best_first(candidates);
   return candidates;
 }
 
@@ -169,24 +165,6 @@ std::array<Work, 8> works_of(const GroupedGemmProblem& problem) {
         problem.b.shape[2]};
   }
   return works;
-}
-
-MainloopSum sum_of(Accumulation accumulation) {
-  return accumulation == Accumulation::kFast ? MainloopSum::kFast : MainloopSum::kPromoted;
-}
-
-// Types, recipe and what is added: what products of a launch have in common.
-GemmConfig base_of(const GemmProblem& problem) {
-  GemmConfig base;
-  base.a = problem.a.dtype;
-  base.b = problem.b.dtype;
-  base.d = problem.d.dtype;
-  base.recipe = problem.recipe;
-  base.sum = sum_of(problem.accumulation);
-  base.accumulates = problem.output_mode == OutputMode::kAccumulate;
-  base.has_bias = problem.bias.present();
-  base.grouping = Grouping::kProducts;
-  return base;
 }
 
 }  // namespace
@@ -280,7 +258,9 @@ std::vector<GemmCandidate> fused_candidates(std::span<const GemmProblem> problem
     works.push_back({1, rows_of(problem.a), rows_of(problem.b),
                      problem.a.shape[static_cast<std::size_t>(problem.a.rank - 1)]});
   }
-  return candidates_of(base_of(problems.front()), works, num_multiprocessors);
+  GemmConfig base = base_of(problems.front());
+  base.grouping = Grouping::kProducts;
+  return candidates_of(base, works, num_multiprocessors);
 }
 
 std::vector<FusedLaunch> plan_fused(std::span<const GemmProblem> problems,
@@ -298,14 +278,14 @@ std::vector<FusedLaunch> plan_fused(std::span<const GemmProblem> problems,
   std::vector<std::size_t> joined;
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const GemmProblem problem = with_splits(problems[i]);
-    GemmPlan alone = plan_gemm(problem, num_multiprocessors);
+    const GemmPlan alone = plan_gemm(problem, num_multiprocessors);
     if (alone.work == GemmWork::kNothing) continue;
     const bool can_join = alone.work == GemmWork::kProduct && problem.num_splits == 1 &&
                           problem.a.rank == 2 && alone.a.path == OperandPath::kDirect &&
                           alone.b.path == OperandPath::kDirect &&
                           alone.output == OutputPath::kDirect;
+    const Kind kind{base_of(problem), alone.stores_directly};
     if (can_join) {
-      const Kind kind{base_of(problem), alone.stores_directly};
       const auto found = std::find_if(joined.begin(), joined.end(), [&](std::size_t launch) {
         return kinds[launch] == kind && launches[launch].problems.size() < kMaxFusedProducts;
       });
@@ -315,7 +295,7 @@ std::vector<FusedLaunch> plan_fused(std::span<const GemmProblem> problems,
       }
       joined.push_back(launches.size());
     }
-    kinds.push_back({base_of(problem), alone.stores_directly});
+    kinds.push_back(kind);
     launches.push_back({{i}, alone});
   }
   for (const std::size_t launch : joined) {

@@ -14,15 +14,10 @@ namespace octavo::cuda {
 [[nodiscard]] std::int64_t ceil_div(std::int64_t a, std::int64_t b);
 [[nodiscard]] std::int64_t round_up(std::int64_t a, std::int64_t b);
 
-struct Extents {
-  std::int64_t batch;
-  std::int64_t m;
-  std::int64_t n;
-  std::int64_t k;
-};
+// Types, recipe, sum and what is added, as of a kernel that writes D itself.
+[[nodiscard]] GemmConfig base_of(const GemmProblem& problem);
 
-// To a multiple of 16 bytes.
-[[nodiscard]] bool is_aligned(const void* data);
+void sort_best_first(std::vector<GemmCandidate>& candidates);
 
 // Adds the reason for which no kernel reads it, if there is one.
 void refuse_operand(const char* name, const TensorView& view, std::vector<Reason>& reasons);

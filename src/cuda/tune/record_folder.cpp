@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/tune/record_folder.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 #include <system_error>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/hex.hpp"
 #include "base/sha256.hpp"
 #include "cuda/tune/tuning_record.hpp"
 
@@ -37,11 +36,8 @@ std::filesystem::path RecordFolder::path_of(std::string_view environment,
   hash.update_field(environment);
   hash.update_field(problem);
   constexpr std::size_t kBytes = 16;
-  std::string name;
   const Sha256Digest digest = hash.finish();
-  for (const std::byte byte : std::span(digest).first<kBytes>()) {
-    name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
-  }
+  const std::string name = hex_of(std::span(digest).first<kBytes>());
   return folder_ / (name + std::string(kSuffix));
 }
 

@@ -21,7 +21,6 @@
 #include "cuda/tune/gemm_measurement.hpp"
 #include "cuda/tune/record_folder.hpp"
 #include "cuda/tune/tuning_record.hpp"
-#include "kernels/contract/smem_bytes.hpp"
 #include "naming/kernel_name.hpp"
 #include "octavo/runtime.hpp"
 
@@ -100,14 +99,13 @@ class Tuner {
     say("operands");
     GemmMeasurement measurement(device, product, options_.window_ms);
     say(fmt::format("compiling {} kernels", candidates.size()));
+    GemmPlan measured_plan = plan_gemm(measurement.problem(), device.num_multiprocessors);
     std::list<PreparedGemm> kernels;
     std::vector<PreparedGemm*> by_index;
     for (const GemmCandidate& candidate : candidates) {
       PreparedGemm& kernel = kernels.emplace_back();
-      kernel.plan = plan_gemm(measurement.problem(), device.num_multiprocessors);
-      kernel.plan.config = candidate.config;
-      kernel.kernel = kernel_name(candidate.config);
-      kernel.shared_bytes = gemm_shared_memory(candidate.config).total_bytes;
+      measured_plan.config = candidate.config;
+      set_plan(measured_plan, kernel);
       by_index.push_back(&kernel);
     }
     {

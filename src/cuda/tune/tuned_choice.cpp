@@ -40,10 +40,10 @@ std::optional<GemmConfig> config_of(const TuningRecord& record,
 TunedPlan tuned_plan(const GemmProblem& problem, const GpuDescription& gpu) {
   TunedPlan tuned{plan_gemm(problem, gpu.num_multiprocessors), std::nullopt};
   if (tuned.plan.work != GemmWork::kProduct) return tuned;
-  const std::vector<GemmCandidate> candidates = gemm_candidates(problem, gpu.num_multiprocessors);
   const std::string key = problem_key(problem, gpu, tuned.plan.config);
   const auto take = [&](TuningRecord record, bool is_shipped) {
-    const std::optional<GemmConfig> config = config_of(record, candidates);
+    const std::optional<GemmConfig> config =
+        config_of(record, gemm_candidates(problem, gpu.num_multiprocessors));
     if (!config) return false;
     tuned.plan.config = *config;
     tuned.choice = TunedChoice{std::move(record), is_shipped};

@@ -11,6 +11,7 @@
 #include <span>
 #include <system_error>
 
+#include "base/hex.hpp"
 #include "base/sha256.hpp"
 
 namespace octavo::cuda {
@@ -27,12 +28,8 @@ std::string printable(std::string_view text) {
   return result;
 }
 
-std::string hex_of(std::string_view text) {
-  std::string hex;
-  for (const std::byte byte : sha256(std::as_bytes(std::span(text)))) {
-    hex += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
-  }
-  return hex;
+std::string checksum_of(std::string_view text) {
+  return hex_of(sha256(std::as_bytes(std::span(text))));
 }
 
 std::string body_of(const TuningRecord& record) {
@@ -62,7 +59,7 @@ class RecordReader {
         return refuse("does not go on as a record does", expected_);
       }
       std::string sum;
-      if (!take("sha256 ", sum) || sum != hex_of(body_of(record))) {
+      if (!take("sha256 ", sum) || sum != checksum_of(body_of(record))) {
         return refuse("does not hold the checksum of the lines before it",
                       "\"sha256 \" and 64 hexadecimal digits of an unchanged record");
       }
@@ -141,7 +138,7 @@ std::string problem_key(const GemmProblem& problem, const GpuDescription& gpu,
 
 std::string to_text(const TuningRecord& record) {
   const std::string body = body_of(record);
-  return body + "sha256 " + hex_of(body) + "\n";
+  return body + "sha256 " + checksum_of(body) + "\n";
 }
 
 Result<std::vector<TuningRecord>> parse_records(std::string_view text) {
