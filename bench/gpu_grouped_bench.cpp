@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -18,13 +17,13 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/gpu_result.hpp"
 #include "cuda/driver.hpp"
 #include "cuda/grouped_launch.hpp"
 #include "cuda/plan/grouped_plan.hpp"
 #include "measure/gpu_stream.hpp"
 #include "measure/nvml_sampler.hpp"
 #include "measure/quantile.hpp"
-#include "measure/today.hpp"
 #include "octavo/octavo.hpp"
 
 namespace {
@@ -33,12 +32,7 @@ using namespace octavo;
 using namespace octavo::measure;
 using nlohmann::json;
 
-struct Options {
-  std::string out;
-  std::string commit;
-  bool dirty = false;
-  int num_rounds = 5;
-  double window_ms = 60;
+struct Options : bench::GpuOptions {
   std::string only;  // cases whose name has it
   bool every_candidate = false;
 };
@@ -408,8 +402,6 @@ class CaseRun {
   std::vector<InputSet> sets_;
 };
 
-json known(double value, bool is_known) { return is_known ? json(value) : json(); }
-
 json rows_of(const Case& what, std::size_t num_sets, const std::vector<Contender>& contenders,
              const NvmlSampler& sampler) {
   double dense_us = 0;
@@ -446,16 +438,16 @@ json rows_of(const Case& what, std::size_t num_sets, const std::vector<Contender
         {"contender", contender.name},
         {"kernel", contender.kernel},
         {"us", nullptr},
-        {"tflops", known(operations / us * 1e-6, timed)},
-        {"weights_gbps", known(what.weight_bytes() / us * 1e-3, timed && !is_dense)},
+        {"tflops", bench::known(operations / us * 1e-6, timed)},
+        {"weights_gbps", bench::known(what.weight_bytes() / us * 1e-3, timed && !is_dense)},
         {"target", what.target == Target::kDense ? "dense"
                    : what.target == Target::kMemory
                        ? "memory"
                        : (dense_us > memory_us ? "dense, rows rounded up to 64" : "memory")},
-        {"target_us", known(target_us, target_us > 0)},
-        {"ratio_to_target", known(target_us / us, has_ratio)},
-        {"sm_clock_mhz", known(load.sm_clock_mhz, load.num_samples > 0)},
-        {"power_w", known(load.power_w, load.num_samples > 0)},
+        {"target_us", bench::known(target_us, target_us > 0)},
+        {"ratio_to_target", bench::known(target_us / us, has_ratio)},
+        {"sm_clock_mhz", bench::known(load.sm_clock_mhz, load.num_samples > 0)},
+        {"power_w", bench::known(load.power_w, load.num_samples > 0)},
         {"input_sets", num_sets},
         {"skipped", nullptr}};
     if (timed) {
@@ -479,24 +471,8 @@ json rows_of(const Case& what, std::size_t num_sets, const std::vector<Contender
 
 int run(const Options& options, const std::string& command) {
   const GpuStream gpu;
-  const GpuDescription description = gpus().front();
   const NvmlSampler sampler(gpu.bus_id());
-  json result = {{"schema", 1},
-                 {"date", measure::today()},
-                 {"commit", options.commit},
-                 {"dirty", options.dirty},
-                 {"machine",
-                  {{"gpu", description.name},
-                   {"driver", sampler.driver()},
-                   {"cuda", description.cuda},
-                   {"cpu", cpu_info().model},
-                   {"power_limit_w", known(sampler.power_limit_w(), sampler.power_limit_w() > 0)}}},
-                 {"suite", "gpu_grouped"},
-                 {"command", command},
-                 {"method", "bench/METHOD.md, section Grouped products"},
-                 {"rounds", options.num_rounds},
-                 {"window_ms", options.window_ms},
-                 {"rows", json::array()}};
+  json result = bench::new_result(options, sampler, "gpu_grouped", "Grouped products", command);
   int status = 0;
   for (const Case& what : all_cases()) {
     if (what.name().find(options.only) == std::string::npos) continue;
@@ -506,15 +482,7 @@ int run(const Options& options, const std::string& command) {
       if (!row.at("skipped").is_null()) status = 1;
       result["rows"].push_back(std::move(row));
     }
-    // After every case, for a run may be cut off.
-    std::ofstream file(options.out);
-    file << result.dump(1) << '\n';
-    file.close();
-    if (!file) {
-      throw Error(ErrorCode::kIo, options.out +
-                                      ": the result could not be written. Give --out a path that "
-                                      "can be.");
-    }
+    bench::write_result(result, options.out);
   }
   return status;
 }
@@ -523,25 +491,13 @@ int run(const Options& options, const std::string& command) {
 
 int main(int argc, char** argv) {
   Options options;
+  options.window_ms = 60;
   CLI::App app("Grouped products on the GPU against dense ones and against the rate of memory");
-  app.add_option("--out", options.out, "result file")->required();
-  app.add_option("--commit", options.commit, "commit that was built, for the result file")
-      ->required();
-  app.add_flag("--dirty", options.dirty, "sources differed from that commit");
-  app.add_option("--rounds", options.num_rounds, "windows of each contender")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--window-ms", options.window_ms, "shortest window")
-      ->check(CLI::Range(1.0, 10000.0));
+  bench::add_options(app, options);
   app.add_option("--only", options.only, "cases whose name has this in it");
   app.add_flag("--every-candidate", options.every_candidate,
                "also every kernel that the plan could have chosen");
   CLI11_PARSE(app, argc, argv);
-  std::string command = "gpu_grouped_bench";
-  for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
-  try {
-    return run(options, command);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
+  return bench::run_command("gpu_grouped_bench", argc, argv,
+                            [&](const std::string& command) { return run(options, command); });
 }

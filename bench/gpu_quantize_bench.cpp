@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -18,10 +17,10 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/gpu_result.hpp"
 #include "measure/gpu_stream.hpp"
 #include "measure/nvml_sampler.hpp"
 #include "measure/quantile.hpp"
-#include "measure/today.hpp"
 #include "octavo/octavo.hpp"
 
 namespace {
@@ -30,13 +29,7 @@ using namespace octavo;
 using namespace octavo::measure;
 using nlohmann::json;
 
-struct Options {
-  std::string out;
-  std::string commit;
-  bool dirty = false;
-  int num_rounds = 7;
-  double window_ms = 30;
-};
+using Options = bench::GpuOptions;
 
 struct Shape {
   std::int64_t rows;
@@ -317,8 +310,6 @@ class ShapeRun {
   std::vector<std::uint8_t> stripe_;
 };
 
-json known(double value, bool is_known) { return is_known ? json(value) : json(); }
-
 json rows_of(Shape shape, std::size_t num_sets, const std::vector<Contender>& contenders,
              const NvmlSampler& sampler) {
   double copy_gbps = 0;
@@ -355,13 +346,13 @@ json rows_of(Shape shape, std::size_t num_sets, const std::vector<Contender>& co
                 {"contender", kind.name},
                 {"kernel", contender.kernel},
                 {"us", nullptr},
-                {"gbps", known(rate, timed)},
-                {"gbps_counting_one_read", known(rate_one_read, timed)},
-                {"ratio_to_yardstick", known(rate / copy_gbps, has_ratio)},
-                {"ratio_counting_one_read", known(rate_one_read / copy_gbps, has_ratio)},
+                {"gbps", bench::known(rate, timed)},
+                {"gbps_counting_one_read", bench::known(rate_one_read, timed)},
+                {"ratio_to_yardstick", bench::known(rate / copy_gbps, has_ratio)},
+                {"ratio_counting_one_read", bench::known(rate_one_read / copy_gbps, has_ratio)},
                 {"yardstick", yardstick},
-                {"sm_clock_mhz", known(load.sm_clock_mhz, load.num_samples > 0)},
-                {"power_w", known(load.power_w, load.num_samples > 0)},
+                {"sm_clock_mhz", bench::known(load.sm_clock_mhz, load.num_samples > 0)},
+                {"power_w", bench::known(load.power_w, load.num_samples > 0)},
                 {"input_sets", num_sets},
                 {"skipped", nullptr}};
     if (timed) {
@@ -384,24 +375,8 @@ json rows_of(Shape shape, std::size_t num_sets, const std::vector<Contender>& co
 
 int run(const Options& options, const std::string& command) {
   const GpuStream gpu;
-  const GpuDescription description = gpus().front();
   const NvmlSampler sampler(gpu.bus_id());
-  json result = {{"schema", 1},
-                 {"date", measure::today()},
-                 {"commit", options.commit},
-                 {"dirty", options.dirty},
-                 {"machine",
-                  {{"gpu", description.name},
-                   {"driver", sampler.driver()},
-                   {"cuda", description.cuda},
-                   {"cpu", cpu_info().model},
-                   {"power_limit_w", known(sampler.power_limit_w(), sampler.power_limit_w() > 0)}}},
-                 {"suite", "gpu_quantize"},
-                 {"command", command},
-                 {"method", "bench/METHOD.md, section GPU quantization"},
-                 {"rounds", options.num_rounds},
-                 {"window_ms", options.window_ms},
-                 {"rows", json::array()}};
+  json result = bench::new_result(options, sampler, "gpu_quantize", "GPU quantization", command);
   int status = 0;
   for (const Shape shape : kShapes) {
     ShapeRun shape_run(gpu, options, shape);
@@ -412,15 +387,7 @@ int run(const Options& options, const std::string& command) {
         result["rows"].push_back(std::move(row));
       }
     }
-    // After every shape, for a run may be cut off.
-    std::ofstream file(options.out);
-    file << result.dump(1) << '\n';
-    file.close();
-    if (!file) {
-      throw Error(ErrorCode::kIo, options.out +
-                                      ": the result could not be written. Give --out a path that "
-                                      "can be.");
-    }
+    bench::write_result(result, options.out);
   }
   return status;
 }
@@ -429,22 +396,10 @@ int run(const Options& options, const std::string& command) {
 
 int main(int argc, char** argv) {
   Options options;
+  options.num_rounds = 7;
   CLI::App app("Quantization on the GPU against a copy within device memory");
-  app.add_option("--out", options.out, "result file")->required();
-  app.add_option("--commit", options.commit, "commit that was built, for the result file")
-      ->required();
-  app.add_flag("--dirty", options.dirty, "sources differed from that commit");
-  app.add_option("--rounds", options.num_rounds, "windows of each contender")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--window-ms", options.window_ms, "shortest window")
-      ->check(CLI::Range(1.0, 10000.0));
+  bench::add_options(app, options);
   CLI11_PARSE(app, argc, argv);
-  std::string command = "gpu_quantize_bench";
-  for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
-  try {
-    return run(options, command);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
+  return bench::run_command("gpu_quantize_bench", argc, argv,
+                            [&](const std::string& command) { return run(options, command); });
 }
