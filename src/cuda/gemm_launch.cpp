@@ -47,13 +47,24 @@ class Launcher {
     if (Status s = scratch.reserve(plan_.workspace_bytes()); !s.ok()) return s;
     std::byte* const a_memory = scratch.take(plan_.a.bytes);
     std::byte* const b_memory = scratch.take(plan_.b.bytes);
+    std::byte* const a_scale_memory = scratch.take(plan_.a_scale.bytes);
+    std::byte* const b_scale_memory = scratch.take(plan_.b_scale.bytes);
     auto* const sums = reinterpret_cast<float*>(scratch.take(plan_.sums_bytes));
     const Result<Operand> a = place_operand(launcher_, problem_.a, plan_.a, a_memory);
     if (!a.ok()) return a.error();
     const Result<Operand> b = place_operand(launcher_, problem_.b, plan_.b, b_memory);
     if (!b.ok()) return b.error();
+    const Result<PlacedScales> a_scale =
+        place_scales(launcher_, problem_.a_scale, batched_, plan_.a_scale, a_scale_memory);
+    if (!a_scale.ok()) return a_scale.error();
+    const Result<PlacedScales> b_scale =
+        place_scales(launcher_, problem_.b_scale, batched_, plan_.b_scale, b_scale_memory);
+    if (!b_scale.ok()) return b_scale.error();
     for (std::int64_t i = 0; i < batch_; ++i) {
-      if (Status s = multiply(i, a.value(), b.value(), sums); !s.ok()) return s;
+      GemmParams params{};
+      params.a_scale = matrix_of(a_scale.value(), i);
+      params.b_scale = matrix_of(b_scale.value(), i);
+      if (Status s = multiply(i, a.value(), b.value(), sums, params); !s.ok()) return s;
       if (plan_.output == OutputPath::kFinished) {
         if (Status s = finish(i, sums); !s.ok()) return s;
       }
@@ -62,12 +73,10 @@ class Launcher {
   }
 
  private:
-  // One matrix's product, to D or to `sums`.
-  Status multiply(std::int64_t index, const Operand& a, const Operand& b, float* sums) const {
+  // One matrix's product, to D or to `sums`. `params` has its scales.
+  Status multiply(std::int64_t index, const Operand& a, const Operand& b, float* sums,
+                  GemmParams& params) const {
     const GemmConfig& config = plan_.config;
-    GemmParams params{};
-    params.a_scale = scale_params(matrix_of(problem_.a_scale, batched_, index));
-    params.b_scale = scale_params(matrix_of(problem_.b_scale, batched_, index));
     if (Status s =
             set_operands(launcher_.api(), config, matrix_of(a, index), matrix_of(b, index), params);
         !s.ok()) {
@@ -131,6 +140,9 @@ Status load_kernels(const DeviceInfo& device, const PreparedGemm& prepared) {
   };
   if (plan.a.path == OperandPath::kRepacked || plan.b.path == OperandPath::kRepacked) {
     start(kRepackOperandEntry, repack_operand_source);
+  }
+  if (plan.a_scale.is_staged || plan.b_scale.is_staged) {
+    start(kStageScalesEntry, stage_scales_source);
   }
   const bool multiplies = plan.work == GemmWork::kProduct;
   if (multiplies && plan.output == OutputPath::kFinished) {

@@ -39,17 +39,26 @@ Status launch_grouped(const DeviceInfo& device, const GroupedGemmProblem& proble
   if (Status s = scratch.reserve(plan.workspace_bytes()); !s.ok()) return s;
   std::byte* const a_memory = scratch.take(plan.a.bytes);
   std::byte* const b_memory = scratch.take(plan.b.bytes);
+  std::byte* const a_scale_memory = scratch.take(plan.a_scale.bytes);
+  std::byte* const b_scale_memory = scratch.take(plan.b_scale.bytes);
   const Result<Operand> a = place_operand(launcher, problem.a, plan.a, a_memory);
   if (!a.ok()) return a.error();
   const Result<Operand> b = place_operand(launcher, problem.b, plan.b, b_memory);
   if (!b.ok()) return b.error();
 
-  const GemmConfig& config = plan.config;
   const bool masked = is_masked(problem);
+  const Result<PlacedScales> a_scale =
+      place_scales(launcher, problem.a_scale, masked, plan.a_scale, a_scale_memory);
+  if (!a_scale.ok()) return a_scale.error();
+  const Result<PlacedScales> b_scale =
+      place_scales(launcher, problem.b_scale, true, plan.b_scale, b_scale_memory);
+  if (!b_scale.ok()) return b_scale.error();
+
+  const GemmConfig& config = plan.config;
   GroupedGemmParams grouped{};
   GemmParams& params = grouped.gemm;
-  params.a_scale = scale_params(masked ? element_of(problem.a_scale, 0) : problem.a_scale);
-  params.b_scale = scale_params(element_of(problem.b_scale, 0));
+  params.a_scale = a_scale.value().first;
+  params.b_scale = b_scale.value().first;
   if (Status s =
           set_operands(launcher.api(), config, a.value(), b.value(), params, &grouped.a_parts);
       !s.ok()) {
@@ -72,10 +81,10 @@ Status launch_grouped(const DeviceInfo& device, const GroupedGemmProblem& proble
   grouped.rows = list_of(problem.group_rows);
   grouped.num_groups = static_cast<int>(num_groups(problem));
   if (masked) {
-    grouped.a_scale_bytes = stack_bytes(problem.a_scale);
+    grouped.a_scale_bytes = a_scale.value().batch_bytes();
     grouped.output_bytes = stack_bytes(problem.d);
   }
-  grouped.b_scale_bytes = stack_bytes(problem.b_scale);
+  grouped.b_scale_bytes = b_scale.value().batch_bytes();
   // Bulk copies begin at multiples of 16 bytes in every group.
   constexpr std::int64_t kBulkBytes = 16;
   const bool by_column = config.recipe == ScaleRecipe::kBlock1d;

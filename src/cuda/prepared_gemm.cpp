@@ -14,6 +14,7 @@
 
 #include "cuda/jit/gemm_source.hpp"
 #include "cuda/plan/grouped_plan.hpp"
+#include "cuda/plan/plan_parts.hpp"
 #include "cuda/tune/tuned_choice.hpp"
 #include "kernels/contract/finish_output_params.hpp"
 #include "kernels/contract/smem_bytes.hpp"
@@ -23,7 +24,7 @@ namespace octavo::cuda {
 namespace {
 
 // Everything that a plan depends on: shapes, strides, types, modes and how addresses are aligned,
-// not the addresses. Scales are read in any layout.
+// not the addresses.
 class PlanKey {
  public:
   PlanKey(int device, const GemmProblem& problem)
@@ -62,6 +63,8 @@ class PlanKey {
     add(static_cast<std::int64_t>(problem.output_mode));
     add(own);
     add(problem.bias.present() ? 1 : 0);
+    add_scales(problem.recipe, problem.a_scale);
+    add_scales(problem.recipe, problem.b_scale);
   }
   void add(std::int64_t word) { words_[count_++] = word; }
   void add_view(const TensorView& view) {
@@ -79,7 +82,19 @@ class PlanKey {
     }
   }
 
-  static constexpr std::size_t kWords = 28;
+  // Block scales are read where they are, if bulk copies bring them, or copied by matrices; others
+  // in any layout.
+  void add_scales(ScaleRecipe recipe, const TensorView& scale) {
+    if (!is_block_scaled(recipe)) {
+      add(-1);
+      return;
+    }
+    const bool is_shared = scale.rank < 3 || scale.strides[0] == 0;
+    add((static_cast<std::int64_t>(scale.dtype) * 2 + (is_bulk(scale) ? 1 : 0)) * 2 +
+        (is_shared ? 1 : 0));
+  }
+
+  static constexpr std::size_t kWords = 32;
   std::array<std::int64_t, kWords> words_{};
   std::size_t count_ = 0;
 };

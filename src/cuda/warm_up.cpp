@@ -66,6 +66,9 @@ std::vector<std::string> need_kernels(const GemmPlan& plan, NeededKernels& neede
   if (plan.a.path == OperandPath::kRepacked || plan.b.path == OperandPath::kRepacked) {
     need(kRepackOperandEntry, repack_operand_source, 0);
   }
+  if (plan.a_scale.is_staged || plan.b_scale.is_staged) {
+    need(kStageScalesEntry, stage_scales_source, 0);
+  }
   return entries;
 }
 

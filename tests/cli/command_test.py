@@ -229,7 +229,7 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(document["backends"][0]["kernel"], first["kernel"])
         self.assertAlmostEqual(first["estimated_cycles"], first["waves"] * first["tile_cycles"])
         self.assertAlmostEqual(first["estimated_us"], first["estimated_cycles"] / 1300)
-        self.assertTrue(any(step.startswith("a_scale: read in place") for step in plan["steps"]), plan)
+        self.assertTrue(any(step.startswith("a_scale: copied to f32") for step in plan["steps"]), plan)
         text = octavo("explain", "gemm", "--k", 300, "--device-file", device).stdout
         self.assertIn("a: repacked", text)
         self.assertIn("recorded", text)

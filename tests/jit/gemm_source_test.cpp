@@ -81,7 +81,8 @@ TEST(GemmSource, planned_kernels_do_not_spill) {
 
 TEST(GemmSource, small_kernels_do_not_spill) {
   if (!nvrtc_description().ok()) GTEST_SKIP() << nvrtc_description().error().what();
-  for (const KernelSource& source : {repack_operand_source(), finish_output_source()}) {
+  for (const KernelSource& source :
+       {repack_operand_source(), stage_scales_source(), finish_output_source()}) {
     const Result<CompiledKernel> compiled = compile_kernel(source);
     ASSERT_TRUE(compiled.ok()) << compiled.error().what();
     EXPECT_EQ(compiled.value().resources.spill_store_bytes, 0) << source.entry;

@@ -305,8 +305,9 @@ TEST(GemmPlan, describes_what_happens_in_sentences) {
                   std::string("a: repacked to K-major rows of 16-byte multiples (M-major given): "
                               "12.6 MB, about 10 us"),
                   std::string("b: read in place (K-major rows of 16-byte multiples)"),
-                  std::string("a_scale: read in place (f32, any strides)"),
-                  std::string("b_scale: read in place (f32, any strides)"),
+                  std::string("a_scale: copied to f32 with neighbouring rows adjacent (f32 with "
+                              "strides [24, 1] given): 0.39 MB, about 2 us"),
+                  std::string("b_scale: read in place (f32)"),
               }));
   EXPECT_THAT(describe(plan, problem),
               testing::Contains(testing::StartsWith("d: f32 sums in workspace (117.4 MB), then "
@@ -314,6 +315,59 @@ TEST(GemmPlan, describes_what_happens_in_sentences) {
   EXPECT_GT(plan.microseconds(), plan.product_microseconds);
   problem = block_problem(0, 7168, 3072);
   EXPECT_THAT(describe(plan_gemm(problem, kH200Multiprocessors), problem), testing::SizeIs(1));
+}
+
+GemmProblem with_scales(GemmProblem problem, DType type, std::int64_t a_row, std::int64_t a_k) {
+  problem.a_scale.dtype = problem.b_scale.dtype = type;
+  problem.a_scale.strides = {a_row, a_k};
+  return problem;
+}
+
+TEST(GemmPlan, scales_of_long_products_are_copied_where_bulk_copies_do_not_bring_them) {
+  const GemmProblem large = block_problem(4095, 7168, 16384);
+  const auto planned = [](const GemmProblem& problem) {
+    return plan_gemm(problem, kH200Multiprocessors);
+  };
+  const GemmPlan row_major = planned(large);
+  EXPECT_TRUE(row_major.a_scale.is_staged);
+  EXPECT_FALSE(row_major.b_scale.is_staged) << "one for 128 columns is read from anywhere";
+  EXPECT_EQ(row_major.a_scale.k_stride, 4096);
+  EXPECT_EQ(row_major.workspace_bytes(), 4096U * 128 * sizeof(float));
+  EXPECT_THAT(describe(row_major, large),
+              testing::Contains("a_scale: copied to f32 with neighbouring rows adjacent (f32 with "
+                                "strides [128, 1] given): 2.10 MB, about 4 us"));
+  const GemmPlan in_place = planned(with_scales(large, DType::kF32, 1, 4096));
+  EXPECT_FALSE(in_place.a_scale.is_staged);
+  EXPECT_EQ(in_place.workspace_bytes(), 0U);
+  EXPECT_LT(in_place.microseconds(), row_major.microseconds());
+  EXPECT_TRUE(planned(with_scales(large, DType::kF32, 1, 4095)).a_scale.is_staged);
+  const GemmPlan decoded = planned(with_scales(large, DType::kUE8M0, 1, 4096));
+  EXPECT_TRUE(decoded.a_scale.is_staged && decoded.b_scale.is_staged);
+
+  const GemmProblem small = block_problem(300, 512, 1024);
+  EXPECT_FALSE(planned(small).a_scale.is_staged) << "the copy would take longer than it saves";
+  EXPECT_GT(planned(small).microseconds(),
+            planned(with_scales(small, DType::kF32, 1, 300)).microseconds());
+  const GemmPlan streamed = planned(block_problem(16, 131072, 16384));
+  EXPECT_EQ(streamed.config.schedule, Schedule::kStreamed);
+  EXPECT_FALSE(streamed.a_scale.is_staged) << "memory is what takes time";
+}
+
+TEST(GemmPlan, scales_of_a_batch_are_copied_once_if_it_shares_them) {
+  GemmProblem problem = block_problem(4096, 7168, 2048);
+  for (TensorView* view : {&problem.a, &problem.b, &problem.a_scale, &problem.b_scale}) {
+    view->shape = {2, view->shape[0], view->shape[1]};
+    view->strides = {view->shape[1] * view->shape[2], view->strides[0], view->strides[1]};
+    view->rank = 3;
+  }
+  problem.d.shape = {2, 4096, 7168};
+  problem.d.strides = {std::int64_t{4096} * 7168, 7168, 1};
+  problem.d.rank = 3;
+  const std::size_t once = 4096U * 16 * sizeof(float);
+  EXPECT_EQ(plan_gemm(problem, kH200Multiprocessors).a_scale.bytes, 2 * once);
+  problem.a_scale.strides[0] = 0;
+  EXPECT_EQ(plan_gemm(problem, kH200Multiprocessors).a_scale.bytes, once);
+  EXPECT_EQ(plan_gemm(problem, kH200Multiprocessors).a_scale.batch_stride, 0);
 }
 
 TEST(GemmPlan, refusals_name_the_argument_and_the_rule) {

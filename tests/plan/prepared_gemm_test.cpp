@@ -56,6 +56,20 @@ TEST(PreparedGemm, is_the_same_however_scales_lie) {
   EXPECT_EQ(prepared_gemm(h200(), problem), first);
 }
 
+TEST(PreparedGemm, differs_if_block_scales_must_be_copied) {
+  GemmProblem problem = row_problem();
+  problem.recipe = ScaleRecipe::kBlock;
+  problem.a_scale = view_of(DType::kF32, 64, 2);
+  problem.b_scale = view_of(DType::kF32, 4, 2);
+  std::set<std::shared_ptr<const PreparedGemm>> seen{prepared_gemm(h200(), problem)};
+  problem.a_scale.strides = {1, 64};
+  EXPECT_TRUE(seen.insert(prepared_gemm(h200(), problem)).second);
+  problem.a_scale.strides = {1, 128};
+  EXPECT_FALSE(seen.insert(prepared_gemm(h200(), problem)).second);
+  problem.a_scale.dtype = DType::kUE8M0;
+  EXPECT_TRUE(seen.insert(prepared_gemm(h200(), problem)).second);
+}
+
 TEST(PreparedGemm, differs_in_everything_that_a_plan_depends_on) {
   const std::vector<std::function<void(GemmProblem&)>> changes = {
       [](GemmProblem&) {},

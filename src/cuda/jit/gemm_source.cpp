@@ -8,6 +8,7 @@
 
 #include "kernels/contract/finish_output_params.hpp"
 #include "kernels/contract/repack_params.hpp"
+#include "kernels/contract/stage_scales_params.hpp"
 #include "naming/kernel_name.hpp"
 
 namespace octavo {
@@ -52,6 +53,11 @@ KernelSource gemm_source(const GemmConfig& config) {
 KernelSource repack_operand_source() {
   return small_kernel_source(kRepackOperandEntry, "repack_operand", "RepackParams", kRepackThreads,
                              kRepackBlocks);
+}
+
+KernelSource stage_scales_source() {
+  return small_kernel_source(kStageScalesEntry, "stage_scales", "StageScalesParams",
+                             kStageScalesThreads);
 }
 
 KernelSource finish_output_source() {

@@ -14,6 +14,9 @@ namespace octavo {
 inline constexpr const char* kRepackOperandEntry = "octavo_repack_operand";
 [[nodiscard]] KernelSource repack_operand_source();
 
+inline constexpr const char* kStageScalesEntry = "octavo_stage_scales";
+[[nodiscard]] KernelSource stage_scales_source();
+
 inline constexpr const char* kFinishOutputEntry = "octavo_finish_output";
 [[nodiscard]] KernelSource finish_output_source();
 

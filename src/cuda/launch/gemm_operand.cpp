@@ -5,21 +5,17 @@
 
 #include "backend/group_problem.hpp"
 #include "cuda/jit/gemm_source.hpp"
+#include "cuda/plan/plan_parts.hpp"
 #include "kernels/contract/rasterization.hpp"
 #include "kernels/contract/repack_params.hpp"
+#include "kernels/contract/stage_scales_params.hpp"
 
 namespace octavo::cuda {
 namespace {
 
-// Bulk copies move multiples of 16 bytes between multiples of 16 bytes.
-constexpr int kVector = 4;
-bool is_bulk(const ScaleParams& scale) {
-  return scale.row_stride == 1 && scale.k_stride % kVector == 0 &&
-         reinterpret_cast<std::uintptr_t>(scale.data) % (kVector * sizeof(float)) == 0;
-}
-
 ScalePath scale_path(const GemmConfig& config, const GemmParams& params) {
   if (params.a_scale.is_ue8m0 != 0 || params.b_scale.is_ue8m0 != 0) return ScalePath::kDecode;
+  constexpr int kVector = 4;
   const bool are_bulk =
       is_bulk(params.a_scale) && (config.recipe != ScaleRecipe::kBlock1d ||
                                   (is_bulk(params.b_scale) && params.n % kVector == 0));
@@ -32,14 +28,36 @@ TensorView matrix_of(const TensorView& view, bool batched, std::int64_t index) {
   return batched ? element_of(view, index) : view;
 }
 
-ScaleParams scale_params(const TensorView& scale) {
-  ScaleParams params{};
-  if (scale.absent()) return params;
-  params.data = scale.data;
-  params.row_stride = scale.strides[0];
-  params.k_stride = scale.rank > 1 ? scale.strides[1] : 0;
-  params.is_ue8m0 = scale.dtype == DType::kUE8M0 ? 1 : 0;
-  return params;
+Result<PlacedScales> place_scales(const KernelLauncher& launcher, const TensorView& scale,
+                                  bool batched, const ScalePlan& plan, std::byte* memory) {
+  const TensorView first = matrix_of(scale, batched, 0);
+  PlacedScales placed{scale_params(first), batched ? scale.strides[0] : 0};
+  if (!plan.is_staged) return placed;
+  StageScalesParams params{};
+  params.from = placed.first;
+  params.from_batch_stride = placed.batch_stride;
+  params.to = reinterpret_cast<float*>(memory);
+  params.to_k_stride = plan.k_stride;
+  params.to_batch_stride = plan.batch_stride;
+  params.batch = plan.num_copies;
+  params.rows = first.shape[0];
+  params.k_blocks = first.shape[1];
+  if (Status s = launcher.launch_small(kStageScalesEntry, stage_scales_source,
+                                       num_scale_squares(params), kStageScalesThreads, params);
+      !s.ok()) {
+    return s.error();
+  }
+  placed.first = {memory, 1, plan.k_stride, 0};
+  placed.batch_stride = plan.batch_stride;
+  return placed;
+}
+
+ScaleParams matrix_of(const PlacedScales& scales, std::int64_t index) {
+  ScaleParams one = scales.first;
+  if (one.data != nullptr) {
+    one.data = static_cast<const std::byte*>(one.data) + index * scales.batch_bytes();
+  }
+  return one;
 }
 
 Result<Operand> place_operand(const KernelLauncher& launcher, const TensorView& view,

@@ -33,8 +33,22 @@ struct Operand {
 [[nodiscard]] Result<Operand> place_operand(const KernelLauncher& launcher, const TensorView& view,
                                             const OperandPlan& plan, std::byte* memory);
 
-// One matrix's scales; null without scales.
-[[nodiscard]] ScaleParams scale_params(const TensorView& scale);
+// The scales of an operand as the kernel reads them.
+struct PlacedScales {
+  ScaleParams first;          // of the first matrix; null without scales
+  std::int64_t batch_stride;  // elements
+
+  [[nodiscard]] std::int64_t batch_bytes() const {
+    return batch_stride * (first.is_ue8m0 != 0 ? 1 : static_cast<std::int64_t>(sizeof(float)));
+  }
+};
+
+// In place, or copied to `memory` by a kernel that this launches. `batched`: a leading dimension of
+// matrices or groups.
+[[nodiscard]] Result<PlacedScales> place_scales(const KernelLauncher& launcher,
+                                                const TensorView& scale, bool batched,
+                                                const ScalePlan& plan, std::byte* memory);
+[[nodiscard]] ScaleParams matrix_of(const PlacedScales& scales, std::int64_t index);
 
 // One matrix of an operand's.
 [[nodiscard]] Operand matrix_of(const Operand& operand, std::int64_t index);

@@ -35,8 +35,14 @@ std::string operand_sentence(const char* name, const char* rows_name, const Oper
       name, given, static_cast<double>(plan.bytes) / kMegabyte, plan.microseconds);
 }
 
-std::string scale_sentence(const char* name, const TensorView& scale) {
-  return fmt::format("{}: read in place ({}, any strides)", name, to_string(scale.dtype));
+std::string scale_sentence(const char* name, const TensorView& scale, const ScalePlan& plan) {
+  if (!plan.is_staged) return fmt::format("{}: read in place ({})", name, to_string(scale.dtype));
+  const auto row = static_cast<std::size_t>(scale.rank - 2);
+  return fmt::format(
+      "{}: copied to f32 with neighbouring rows adjacent ({} with strides [{}, {}] given): {:.2f} "
+      "MB, about {:.0f} us",
+      name, to_string(scale.dtype), scale.strides[row], scale.strides[row + 1],
+      static_cast<double>(plan.bytes) / kMegabyte, plan.microseconds);
 }
 
 }  // namespace
@@ -51,10 +57,10 @@ std::vector<std::string> describe(const GemmPlan& plan, const GemmProblem& probl
   sentences.push_back(operand_sentence("a", "M", plan.a, problem.a));
   sentences.push_back(operand_sentence("b", "N", plan.b, problem.b));
   if (problem.a_scale.present()) {
-    sentences.push_back(scale_sentence("a_scale", problem.a_scale));
+    sentences.push_back(scale_sentence("a_scale", problem.a_scale, plan.a_scale));
   }
   if (problem.b_scale.present()) {
-    sentences.push_back(scale_sentence("b_scale", problem.b_scale));
+    sentences.push_back(scale_sentence("b_scale", problem.b_scale, plan.b_scale));
   }
   sentences.push_back(fmt::format("product: {}, about {:.0f} us", kernel_name(plan.config),
                                   plan.product_microseconds));

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/group_problem.hpp"
 #include "cuda/plan/plan_parts.hpp"
 #include "kernels/contract/smem_bytes.hpp"
 
@@ -149,6 +150,75 @@ OperandPlan plan_operand(const TensorView& view) {
                    static_cast<double>(k + plan.row_stride),
                moves_words ? kCopyBytesPerMicrosecond : kUnalignedBytesPerMicrosecond);
   return plan;
+}
+
+ScaleParams scale_params(const TensorView& scale) {
+  ScaleParams params{};
+  if (scale.absent()) return params;
+  params.data = scale.data;
+  params.row_stride = scale.strides[0];
+  params.k_stride = scale.rank > 1 ? scale.strides[1] : 0;
+  params.is_ue8m0 = scale.dtype == DType::kUE8M0 ? 1 : 0;
+  return params;
+}
+
+namespace {
+constexpr std::int64_t kBulkScales = 4;  // 16 bytes
+}
+
+bool is_bulk(const ScaleParams& scale) {
+  return scale.is_ue8m0 == 0 && scale.row_stride == 1 && scale.k_stride % kBulkScales == 0 &&
+         is_aligned(scale.data);
+}
+
+bool is_bulk(const TensorView& scale) {
+  if (scale.rank < 3) return is_bulk(scale_params(scale));
+  return (scale.shape[0] == 1 || scale.strides[0] % kBulkScales == 0) &&
+         is_bulk(scale_params(element_of(scale, 0)));
+}
+
+namespace {
+
+ScalePlan plan_staging(const TensorView& scale) {
+  ScalePlan plan;
+  plan.is_staged = true;
+  const auto row = static_cast<std::size_t>(scale.rank - 2);
+  const std::int64_t k_blocks = scale.shape[row + 1];
+  plan.k_stride = round_up(scale.shape[row], kBulkScales);
+  const bool is_shared = scale.rank == 2 || scale.strides[0] == 0;
+  plan.num_copies = is_shared ? 1 : scale.shape[0];
+  plan.batch_stride = is_shared ? 0 : k_blocks * plan.k_stride;
+  constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
+  plan.bytes = static_cast<std::size_t>(plan.num_copies * k_blocks * plan.k_stride * kFloatBytes);
+  plan.microseconds = launched(2 * static_cast<double>(plan.bytes), kUnalignedBytesPerMicrosecond);
+  return plan;
+}
+
+}  // namespace
+
+void plan_scales(ScaleRecipe recipe, const TensorView& a_scale, const TensorView& b_scale,
+                 std::int64_t n, GemmPlan& plan) {
+  plan.a_scale = plan.b_scale = {};
+  // A streamed kernel waits for memory; its scales come by a warp of their own in any layout.
+  if (!is_block_scaled(recipe) || plan.config.schedule == Schedule::kStreamed) return;
+  if (a_scale.absent() || b_scale.absent()) return;
+  const bool by_column = recipe == ScaleRecipe::kBlock1d;
+  // One scale for 128 columns comes by a copy of 4 bytes, from anywhere.
+  const bool b_is_fine = by_column ? is_bulk(b_scale) : b_scale.dtype == DType::kF32;
+  const bool a_is_fine = is_bulk(a_scale);
+  const bool can_be_bulk = !by_column || n % kBulkScales == 0;
+  if (a_is_fine && b_is_fine && can_be_bulk) return;
+  // PERF: measured on an H200 (docs/experiments.md, "Scales in any layout").
+  constexpr double kSlower = 1.13;
+  const double lost = plan.product_microseconds * (kSlower - 1);
+  const ScalePlan staged_a = a_is_fine ? ScalePlan{} : plan_staging(a_scale);
+  const ScalePlan staged_b = b_is_fine ? ScalePlan{} : plan_staging(b_scale);
+  if (can_be_bulk && staged_a.microseconds + staged_b.microseconds < lost) {
+    plan.a_scale = staged_a;
+    plan.b_scale = staged_b;
+    return;
+  }
+  plan.product_microseconds += lost;
 }
 
 namespace {
@@ -447,6 +517,14 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
   return candidates;
 }
 
+void set_product(const GemmProblem& problem, const GemmCandidate& candidate, GemmPlan& plan) {
+  const Extents e = extents_of(problem);
+  plan.config = candidate.config;
+  plan.product_microseconds =
+      static_cast<double>(e.batch) * (kLaunchMicroseconds + candidate.microseconds);
+  plan_scales(problem.recipe, problem.a_scale, problem.b_scale, e.n, plan);
+}
+
 GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors) {
   const Extents e = extents_of(problem);
   GemmPlan plan;
@@ -469,10 +547,7 @@ GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors) {
     return plan;
   }
 
-  const GemmCandidate best = gemm_candidates(problem, num_multiprocessors).front();
-  plan.config = best.config;
-  plan.product_microseconds =
-      static_cast<double>(e.batch) * (kLaunchMicroseconds + best.microseconds);
+  set_product(problem, gemm_candidates(problem, num_multiprocessors).front(), plan);
   plan.a = plan_operand(problem.a);
   plan.b = plan_operand(problem.b);
 

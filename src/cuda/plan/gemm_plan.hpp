@@ -49,6 +49,18 @@ struct OperandPlan {
   double microseconds = 0;
 };
 
+// How the scales of an operand get to a kernel: from where they are, or from a copy in F32 with
+// neighbouring rows adjacent, which a small kernel makes first.
+struct ScalePlan {
+  bool is_staged = false;
+  // Of the copy, in elements. One serves a batch that shares its scales.
+  std::int64_t k_stride = 0;
+  std::int64_t batch_stride = 0;
+  std::int64_t num_copies = 0;
+  std::size_t bytes = 0;
+  double microseconds = 0;
+};
+
 // How the result gets to D.
 enum class OutputPath : unsigned char {
   kDirect,    // the product's epilogue writes it
@@ -64,6 +76,8 @@ struct GemmPlan {
   GemmConfig config;  // of the product
   OperandPlan a;
   OperandPlan b;
+  ScalePlan a_scale;
+  ScalePlan b_scale;
   OutputPath output = OutputPath::kDirect;
   bool stores_directly = false;
   // F32 sums of one matrix; the matrices of a batch take turns.
@@ -72,9 +86,12 @@ struct GemmPlan {
   double finish_microseconds = 0;
   double product_microseconds = 0;
 
-  [[nodiscard]] std::size_t workspace_bytes() const { return a.bytes + b.bytes + sums_bytes; }
+  [[nodiscard]] std::size_t workspace_bytes() const {
+    return a.bytes + b.bytes + a_scale.bytes + b_scale.bytes + sums_bytes;
+  }
   [[nodiscard]] double microseconds() const {
-    return product_microseconds + a.microseconds + b.microseconds + finish_microseconds;
+    return product_microseconds + a.microseconds + b.microseconds + a_scale.microseconds +
+           b_scale.microseconds + finish_microseconds;
   }
 };
 
@@ -93,6 +110,9 @@ struct RefusedGemmCandidate {
 [[nodiscard]] std::vector<GemmCandidate> gemm_candidates(
     const GemmProblem& problem, int num_multiprocessors,
     std::vector<RefusedGemmCandidate>* refused = nullptr);
+
+// Lets a plan multiply by this candidate, and decides how that gets its scales.
+void set_product(const GemmProblem& problem, const GemmCandidate& candidate, GemmPlan& plan);
 
 // The plan of a problem without refusals.
 [[nodiscard]] GemmPlan plan_gemm(const GemmProblem& problem, int num_multiprocessors);

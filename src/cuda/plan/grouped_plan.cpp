@@ -242,6 +242,7 @@ GemmPlan plan_grouped(const GroupedGemmProblem& problem, int num_multiprocessors
   plan.product_microseconds = best.microseconds;
   plan.a = plan_operand(problem.a);
   plan.b = plan_operand(problem.b);
+  plan_scales(problem.recipe, problem.a_scale, problem.b_scale, problem.b.shape[1], plan);
   plan.stores_directly = stores_directly(problem.d);
   return plan;
 }

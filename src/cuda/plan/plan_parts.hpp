@@ -7,6 +7,7 @@
 
 #include "cuda/plan/gemm_plan.hpp"
 #include "kernels/contract/gemm_config.hpp"
+#include "kernels/contract/gemm_params.hpp"
 #include "octavo/tensor_view.hpp"
 
 namespace octavo::cuda {
@@ -23,6 +24,21 @@ void sort_best_first(std::vector<GemmCandidate>& candidates);
 void refuse_operand(const char* name, const TensorView& view, std::vector<Reason>& reasons);
 
 [[nodiscard]] OperandPlan plan_operand(const TensorView& view);
+
+// One matrix's scales as kernels get them; null without scales.
+[[nodiscard]] ScaleParams scale_params(const TensorView& scale);
+
+// Whether bulk copies bring the scales of a matrix, which move multiples of 16 bytes between
+// multiples of 16 bytes.
+[[nodiscard]] bool is_bulk(const ScaleParams& scale);
+
+// Whether they bring those of every matrix of a batch or of groups.
+[[nodiscard]] bool is_bulk(const TensorView& scale);
+
+// Decides how a product with block scales gets them, once its kernel and that kernel's time are
+// set. `n`: columns of D.
+void plan_scales(ScaleRecipe recipe, const TensorView& a_scale, const TensorView& b_scale,
+                 std::int64_t n, GemmPlan& plan);
 
 // Whether D must be stored element by element: TMA writes whole 16 bytes, and the end of a row that
 // is no multiple of them would be followed by others in what may be somebody else's memory.

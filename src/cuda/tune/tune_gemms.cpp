@@ -104,7 +104,7 @@ class Tuner {
     std::vector<PreparedGemm*> by_index;
     for (const GemmCandidate& candidate : candidates) {
       PreparedGemm& kernel = kernels.emplace_back();
-      measured_plan.config = candidate.config;
+      set_product(measurement.problem(), candidate, measured_plan);
       set_plan(measured_plan, kernel);
       by_index.push_back(&kernel);
     }

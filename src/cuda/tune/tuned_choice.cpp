@@ -25,12 +25,12 @@ const std::map<std::string, TuningRecord>& shipped_records() {
   return records;
 }
 
-std::optional<GemmConfig> config_of(const TuningRecord& record,
-                                    const std::vector<GemmCandidate>& candidates) {
+std::optional<GemmCandidate> candidate_of(const TuningRecord& record,
+                                          const std::vector<GemmCandidate>& candidates) {
   const Result<GemmConfig> config = parse_kernel_name(record.kernel);
   if (!config.ok()) return std::nullopt;
   for (const GemmCandidate& candidate : candidates) {
-    if (candidate.config == config.value()) return config.value();
+    if (candidate.config == config.value()) return candidate;
   }
   return std::nullopt;
 }
@@ -42,10 +42,10 @@ TunedPlan tuned_plan(const GemmProblem& problem, const GpuDescription& gpu) {
   if (tuned.plan.work != GemmWork::kProduct) return tuned;
   const std::string key = problem_key(problem, gpu, tuned.plan.config);
   const auto take = [&](TuningRecord record, bool is_shipped) {
-    const std::optional<GemmConfig> config =
-        config_of(record, gemm_candidates(problem, gpu.num_multiprocessors));
-    if (!config) return false;
-    tuned.plan.config = *config;
+    const std::optional<GemmCandidate> candidate =
+        candidate_of(record, gemm_candidates(problem, gpu.num_multiprocessors));
+    if (!candidate) return false;
+    set_product(problem, *candidate, tuned.plan);
     tuned.choice = TunedChoice{std::move(record), is_shipped};
     return true;
   };
