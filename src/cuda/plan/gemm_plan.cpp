@@ -209,8 +209,10 @@ void plan_scales(ScaleRecipe recipe, const TensorView& a_scale, const TensorView
   const bool can_be_bulk = !by_column || n % kBulkScales == 0;
   if (a_is_fine && b_is_fine && can_be_bulk) return;
   // PERF: measured on an H200 (docs/experiments.md, "Scales in any layout").
-  constexpr double kSlower = 1.13;
-  const double lost = plan.product_microseconds * (kSlower - 1);
+  constexpr double kLostToCopies = 0.13;
+  constexpr double kLostToDecoding = 0.45;
+  const bool is_decoded = a_scale.dtype == DType::kUE8M0 || b_scale.dtype == DType::kUE8M0;
+  const double lost = plan.product_microseconds * (is_decoded ? kLostToDecoding : kLostToCopies);
   const ScalePlan staged_a = a_is_fine ? ScalePlan{} : plan_staging(a_scale);
   const ScalePlan staged_b = b_is_fine ? ScalePlan{} : plan_staging(b_scale);
   if (can_be_bulk && staged_a.microseconds + staged_b.microseconds < lost) {

@@ -283,8 +283,8 @@ std::vector<FusedLaunch> plan_fused(std::span<const GemmProblem> problems,
     if (alone.work == GemmWork::kNothing) continue;
     const bool can_join = alone.work == GemmWork::kProduct && problem.num_splits == 1 &&
                           problem.a.rank == 2 && alone.a.path == OperandPath::kDirect &&
-                          alone.b.path == OperandPath::kDirect &&
-                          alone.output == OutputPath::kDirect;
+                          alone.b.path == OperandPath::kDirect && !alone.a_scale.is_staged &&
+                          !alone.b_scale.is_staged && alone.output == OutputPath::kDirect;
     const Kind kind{base_of(problem), alone.stores_directly};
     if (can_join) {
       const auto found = std::find_if(joined.begin(), joined.end(), [&](std::size_t launch) {
