@@ -15,7 +15,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 # Headers of the C++ and C standard library that this project uses have no slash and no suffix; the
 # rest of what is not ours must be named here.
-POSIX_HEADERS = {"dlfcn.h", "fcntl.h", "sched.h", "spawn.h", "unistd.h", "immintrin.h", "cpuid.h", "malloc.h", "xmmintrin.h"}
+POSIX_HEADERS = {"dlfcn.h", "elf.h", "fcntl.h", "poll.h", "sched.h", "signal.h", "spawn.h", "stdlib.h", "unistd.h", "immintrin.h", "cpuid.h", "malloc.h", "xmmintrin.h"}
 FORMAT = ("fmt/",)
 VECTOR = ("hwy/",)
 JSON = ("nlohmann/",)
@@ -44,6 +44,7 @@ RULES = {
         ["src/backend", "src/base", "include/octavo", "src/cpu", "src/cuda"], FORMAT),
     "src/cpu": (["src/base", "src/numerics", "src/backend", "include/octavo"], FORMAT + VECTOR),
     "src/naming": (["kernels/contract", "src/base", "include/octavo"], FORMAT),
+    "src/name_effect": (["src/base", "include/octavo"], FORMAT),
     "src/cuda": (["src/cuda", "kernels/contract", "src/naming", "src/base", "src/backend",
                   "include/octavo"], FORMAT),
     "src/cuda/plan": (["kernels/contract", "src/base", "src/naming", "include/octavo",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// octavo names: what kernels' names say, both ways, and the name of every kernel there is.
+// octavo names: what kernels' names say, both ways, the name of every kernel there is, and what a
+// name does to the code (names_ab.cpp).
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "names_ab.hpp"
+#include "octavo/name_effect.hpp"
 #include "octavo/naming.hpp"
 #include "options.hpp"
 #include "session.hpp"
@@ -74,6 +77,16 @@ void catalogue(const std::vector<std::string>& words, Session& session) {
   session.document({{"count", names.size()}, {"names", std::move(names)}});
 }
 
+void print_ptx(const std::vector<std::string>& names, Session& session) {
+  Json items = Json::array();
+  for (const std::string& name : names) {
+    std::string ptx = octavo_kernel_ptx(name);
+    session.text(ptx);
+    items.push_back({{"name", name}, {"ptx", std::move(ptx)}});
+  }
+  session.document({{"kernels", std::move(items)}});
+}
+
 }  // namespace
 
 void add_names(CLI::App& app, Session& session) {
@@ -94,6 +107,10 @@ void add_names(CLI::App& app, Session& session) {
       "field=value, such as tile=256x128x128; what is left out is usual", &name_of);
   add("catalogue", "The name of every kernel that a plan for an H200 may choose", "fields",
       "Only names that say this: field=value", &catalogue);
+  add("ptx", "The PTX of a kernel of Octavo's, as NVRTC writes it", "names", "Kernels' names",
+      &print_ptx)
+      ->required();
+  add_names_ab(*verb, session);
 }
 
 }  // namespace octavo::cli

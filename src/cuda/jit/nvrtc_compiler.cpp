@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -41,6 +42,8 @@ struct Nvrtc {
   DataFunction* log = nullptr;
   SizeFunction* cubin_size = nullptr;
   DataFunction* cubin = nullptr;
+  SizeFunction* ptx_size = nullptr;
+  DataFunction* ptx = nullptr;
 
   int major = 0;
   int minor = 0;
@@ -80,6 +83,8 @@ Result<Nvrtc> load_nvrtc() {
   find(nvrtc.log, "nvrtcGetProgramLog");
   find(nvrtc.cubin_size, "nvrtcGetCUBINSize");
   find(nvrtc.cubin, "nvrtcGetCUBIN");
+  find(nvrtc.ptx_size, "nvrtcGetPTXSize");
+  find(nvrtc.ptx, "nvrtcGetPTX");
   Dl_info info{};
   if (nvrtc.version != nullptr && dladdr(reinterpret_cast<void*>(nvrtc.version), &info) != 0 &&
       info.dli_fname != nullptr) {
@@ -102,9 +107,9 @@ const Result<Nvrtc>& loaded_nvrtc() {
   return nvrtc;
 }
 
-std::vector<const char*> compile_options(const Nvrtc& nvrtc) {
+std::vector<const char*> compile_options(const Nvrtc& nvrtc, bool to_ptx = false) {
   std::vector<const char*> options = {
-      "--gpu-architecture=sm_90a",
+      to_ptx ? "--gpu-architecture=compute_90a" : "--gpu-architecture=sm_90a",
       "--std=c++20",
       // Contract functions carry no __device__, so that the host compiles them too.
       "-default-device",
@@ -149,6 +154,43 @@ class Compilation {
   Compilation& operator=(const Compilation&) = delete;
 
   Result<CompiledKernel> run(const std::string& dump_folder) {
+    CompiledKernel kernel;
+    const Result<std::string> log = compile(dump_folder, compile_options(nvrtc_));
+    if (!log.ok()) return log.error();
+    kernel.log = log.value();
+    std::size_t bytes = 0;
+    if (const int status = nvrtc_.cubin_size(program_, &bytes); status != 0) {
+      return call_failed("nvrtcGetCUBINSize", status);
+    }
+    kernel.cubin.resize(bytes);
+    if (const int status = nvrtc_.cubin(program_, reinterpret_cast<char*>(kernel.cubin.data()));
+        status != 0) {
+      return call_failed("nvrtcGetCUBIN", status);
+    }
+    return checked(std::move(kernel), dump_folder);
+  }
+
+  Result<std::string> run_to_ptx(const std::string& dump_folder) {
+    constexpr bool kToPtx = true;
+    const Result<std::string> log = compile(dump_folder, compile_options(nvrtc_, kToPtx));
+    if (!log.ok()) return log.error();
+    std::size_t bytes = 0;
+    if (const int status = nvrtc_.ptx_size(program_, &bytes); status != 0) {
+      return call_failed("nvrtcGetPTXSize", status);
+    }
+    std::string ptx(bytes, '\0');
+    if (const int status = nvrtc_.ptx(program_, ptx.data()); status != 0) {
+      return call_failed("nvrtcGetPTX", status);
+    }
+    // The size counts the zero at the end.
+    ptx.resize(std::min(ptx.find('\0'), ptx.size()));
+    return ptx;
+  }
+
+ private:
+  // Its log.
+  Result<std::string> compile(const std::string& dump_folder,
+                              const std::vector<const char*>& options) {
     std::vector<const char*> texts;
     std::vector<const char*> names;
     for (const EmbeddedHeader& header : embedded_headers()) {
@@ -162,30 +204,18 @@ class Compilation {
         status != 0) {
       return call_failed("nvrtcCreateProgram", status);
     }
-    const std::vector<const char*> options = compile_options(nvrtc_);
     const int compiled = nvrtc_.compile(program_, static_cast<int>(options.size()), options.data());
-    CompiledKernel kernel;
-    kernel.log = read_log();
+    std::string log = read_log();
     if (compiled != 0) {
       return Error(
           ErrorCode::kInternal,
           fmt::format("jit: {} does not compile with NVRTC {}.{} ({}). {}\n{}", source_.entry,
                       nvrtc_.major, nvrtc_.minor, nvrtc_.error_string(compiled),
-                      dump_source(source_, dump_folder), kernel.log));
+                      dump_source(source_, dump_folder), log));
     }
-    std::size_t bytes = 0;
-    if (const int status = nvrtc_.cubin_size(program_, &bytes); status != 0) {
-      return call_failed("nvrtcGetCUBINSize", status);
-    }
-    kernel.cubin.resize(bytes);
-    if (const int status = nvrtc_.cubin(program_, reinterpret_cast<char*>(kernel.cubin.data()));
-        status != 0) {
-      return call_failed("nvrtcGetCUBIN", status);
-    }
-    return checked(std::move(kernel), dump_folder);
+    return log;
   }
 
- private:
   Error call_failed(const char* call, int status) const {
     return {ErrorCode::kInternal,
             fmt::format("jit: {} gives {} ({}) for {} with NVRTC {}.{} at {}", call, status,
@@ -237,12 +267,33 @@ Result<std::string> nvrtc_description() {
   return fmt::format("{}.{}, {}", nvrtc.value().major, nvrtc.value().minor, nvrtc.value().path);
 }
 
-Result<CompiledKernel> compile_kernel(const KernelSource& source) {
+namespace {
+
+// What `run` gives for a source that can be compiled here.
+template <typename Kernel, typename Run>
+Result<Kernel> compiled(const KernelSource& source, const Run& run) {
   if (const Status status = check_entry_name(source); !status.ok()) return status.error();
   if (!environment().ok()) return environment().error();
   const Result<Nvrtc>& nvrtc = loaded_nvrtc();
   if (!nvrtc.ok()) return nvrtc.error();
-  return Compilation(nvrtc.value(), source).run(environment().value().jit_dump);
+  Compilation compilation(nvrtc.value(), source);
+  return run(compilation, environment().value().jit_dump);
+}
+
+}  // namespace
+
+Result<CompiledKernel> compile_kernel(const KernelSource& source) {
+  return compiled<CompiledKernel>(source,
+                                  [](Compilation& compilation, const std::string& dump_folder) {
+                                    return compilation.run(dump_folder);
+                                  });
+}
+
+Result<std::string> kernel_ptx(const KernelSource& source) {
+  return compiled<std::string>(source,
+                               [](Compilation& compilation, const std::string& dump_folder) {
+                                 return compilation.run_to_ptx(dump_folder);
+                               });
 }
 
 Result<KernelCompiler> nvrtc_compiler() {

@@ -17,6 +17,9 @@ namespace octavo {
 // Thread-safe. An Error holds the whole log and how to repeat the compilation by hand.
 [[nodiscard]] Result<CompiledKernel> compile_kernel(const KernelSource& source);
 
+// The same source as PTX for sm_90a, as NVRTC hands it to ptxas. Thread-safe.
+[[nodiscard]] Result<std::string> kernel_ptx(const KernelSource& source);
+
 // compile_kernel as the cache takes it. An Error where NVRTC is missing.
 [[nodiscard]] Result<KernelCompiler> nvrtc_compiler();
 

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "name_effect/assembler.hpp"
+#include "name_effect/cubin.hpp"
+#include "name_effect/ptx_module.hpp"
+#include "octavo/error.hpp"
+#include "octavo/name_effect.hpp"
+
+namespace octavo {
+namespace {
+
+// Of every GPU since compute capability 7.0.
+constexpr std::size_t kInstructionBytes = 16;
+
+// What one of both names compiles to.
+struct Side {
+  NamedCode named;
+  MachineCode code;
+  std::vector<std::string> operations;  // in order
+};
+
+// The number before the words, as in "24 bytes spill stores".
+int number_before(std::string_view line, std::string_view words) {
+  const std::size_t end = line.find(words);
+  if (end == std::string_view::npos) return 0;
+  const std::string_view head = line.substr(0, end);
+  const std::size_t begin = head.find_last_not_of("0123456789") + 1;  // npos + 1 is 0
+  int value = 0;
+  std::from_chars(head.data() + begin, head.data() + end, value);
+  return value;
+}
+
+// ptxas -v: "Function properties for NAME", then a line with its stack and spills.
+void read_spills(std::string_view log, NamedCode& code) {
+  const std::string opening = fmt::format("Function properties for {}\n", code.name);
+  const std::size_t at = log.find(opening);
+  if (at == std::string_view::npos) return;
+  std::string_view line = log.substr(at + opening.size());
+  line = line.substr(0, line.find('\n'));
+  code.spill_store_bytes = number_before(line, " bytes spill stores");
+  code.spill_load_bytes = number_before(line, " bytes spill loads");
+}
+
+// What fills a function up to the next place where one may begin.
+bool is_padding(const std::string& operation) { return operation == "NOP" || operation == "0x918"; }
+
+// Without a disassembler: the field of an instruction that says what it does and of which kind its
+// operands are.
+std::vector<std::string> operation_codes(const std::vector<std::byte>& text) {
+  std::vector<std::string> codes;
+  for (std::size_t at = 0; at + kInstructionBytes <= text.size(); at += kInstructionBytes) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, &text[at], sizeof(word));
+    constexpr std::uint64_t kOperation = 0xFFF;
+    codes.push_back(fmt::format("0x{:03x}", word & kOperation));
+  }
+  return codes;
+}
+
+class Comparison {
+ public:
+  Comparison(std::string_view ptx, std::string_view file, const NameEffectOptions& options)
+      : ptx_(ptx), file_(file), options_(options) {}
+
+  NameEffectReport run() {
+    constexpr int kMostOptimization = 4;
+    if (options_.optimization < 0 || options_.optimization > kMostOptimization) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  fmt::format("names: optimization {} was given; ptxas has 0 to {}. Give one of "
+                              "them.",
+                              options_.optimization, kMostOptimization));
+    }
+    const std::vector<PtxToken> tokens = tokenize_ptx(ptx_, file_).value();
+    const PtxModule module = read_ptx_module(tokens, file_).value();
+    const std::unique_ptr<Assembler> assembler = make_assembler(options_.ptxas).value();
+    const std::optional<Disassembler> disassembler = Disassembler::find();
+    NameEffectReport report;
+    report.target = module.target;
+    report.architecture = options_.architecture.empty() ? module.target : options_.architecture;
+    report.assembler = assembler->name();
+    if (disassembler) report.disassembler = disassembler->name();
+
+    const std::vector<Renaming> to_word = names_with_word(module, tokens);
+    const std::vector<Renaming> from_word = names_without_word(module, tokens);
+    const auto assemble = [&](const std::vector<Renaming>& renamings) {
+      return assembler
+          ->assemble(rename_in_ptx(ptx_, tokens, renamings), file_, report.architecture,
+                     options_.optimization)
+          .value();
+    };
+    const AssembledModule plain = assemble(from_word);
+    const AssembledModule with_word = assemble(to_word);
+    std::map<std::string, std::vector<std::string>> plain_words;
+    std::map<std::string, std::vector<std::string>> with_words;
+    if (disassembler) {
+      plain_words = disassembler->operations(plain.cubin).value();
+      with_words = disassembler->operations(with_word.cubin).value();
+    }
+    for (const PtxEntry& entry : module.entries) {
+      const auto named = [&entry](const std::vector<Renaming>& renamings) {
+        for (const Renaming& renaming : renamings) {
+          if (renaming.from == entry.name) return renaming.to;
+        }
+        return entry.name;
+      };
+      const Side a = side_of(plain, named(from_word), plain_words, disassembler.has_value());
+      const Side b = side_of(with_word, named(to_word), with_words, disassembler.has_value());
+      report.entries.push_back(compared(entry, a, b));
+    }
+    report.plain_cubin = plain.cubin;
+    report.with_word_cubin = with_word.cubin;
+    return report;
+  }
+
+ private:
+  static Side side_of(const AssembledModule& module, const std::string& name,
+                      const std::map<std::string, std::vector<std::string>>& words,
+                      bool is_disassembled) {
+    Side side;
+    side.code = machine_code_of(module.cubin, name).value();
+    side.named.name = name;
+    side.named.text_bytes = side.code.text.size();
+    side.named.registers = side.code.registers;
+    side.named.stack_bytes = side.code.stack_bytes;
+    read_spills(module.log, side.named);
+    for (const auto& [kind, size] : side.code.reserved_bytes) side.named.shared_bytes += size;
+    for (const auto& [kind, bytes] : side.code.sections) {
+      side.named.section_bytes[kind] = bytes.size();
+    }
+    const auto found = words.find(name);
+    if (is_disassembled && found != words.end()) {
+      side.operations = found->second;
+    } else {
+      side.operations = operation_codes(side.code.text);
+    }
+    while (!side.operations.empty() && is_padding(side.operations.back())) {
+      side.operations.pop_back();
+    }
+    side.named.num_instructions = side.operations.size();
+    return side;
+  }
+
+  static NameComparison compared(const PtxEntry& entry, const Side& a, const Side& b) {
+    NameComparison result;
+    result.entry = entry.name;
+    result.has_word = has_name_word(entry.name);
+    result.plain = a.named;
+    result.with_word = b.named;
+    add_differences(a, b, result.differences);
+    std::map<std::string, OperationCount> counts;
+    for (const std::string& operation : a.operations) ++counts[operation].plain;
+    for (const std::string& operation : b.operations) ++counts[operation].with_word;
+    for (auto& [operation, count] : counts) {
+      if (count.plain == count.with_word) continue;
+      count.operation = operation;
+      result.operations.push_back(count);
+    }
+    if (result.differences.empty()) {
+      result.verdict = NameVerdict::kIdentical;
+    } else {
+      result.verdict =
+          result.operations.empty() ? NameVerdict::kReordered : NameVerdict::kDifferent;
+    }
+    return result;
+  }
+
+  static void add_differences(const Side& a, const Side& b, std::vector<std::string>& differences) {
+    const auto number = [&](const char* what, std::size_t x, std::size_t y) {
+      if (x != y) differences.push_back(fmt::format("{} {} -> {}", what, x, y));
+    };
+    const auto count = [&](const char* what, int x, int y) {
+      number(what, static_cast<std::size_t>(x), static_cast<std::size_t>(y));
+    };
+    number("instructions", a.named.num_instructions, b.named.num_instructions);
+    count("registers", a.named.registers, b.named.registers);
+    count("stack bytes", a.named.stack_bytes, b.named.stack_bytes);
+    count("spill store bytes", a.named.spill_store_bytes, b.named.spill_store_bytes);
+    count("spill load bytes", a.named.spill_load_bytes, b.named.spill_load_bytes);
+    number("shared bytes", a.named.shared_bytes, b.named.shared_bytes);
+    add_text_difference(a, b, differences);
+    for (const auto& [kind, bytes] : a.code.sections) {
+      if (is_relocation(kind)) continue;
+      const auto other = b.code.sections.find(kind);
+      if (other == b.code.sections.end()) {
+        differences.push_back(fmt::format("section {} is gone", kind));
+      } else if (other->second.size() != bytes.size()) {
+        number(fmt::format("bytes of {}", kind).c_str(), bytes.size(), other->second.size());
+      } else if (other->second != bytes) {
+        differences.push_back(fmt::format("other bytes in {}", kind));
+      }
+    }
+    for (const auto& [kind, bytes] : b.code.sections) {
+      if (a.code.sections.count(kind) == 0 && !is_relocation(kind)) {
+        differences.push_back(fmt::format("section {} is new", kind));
+      }
+    }
+  }
+
+  // They name symbols by number, and the numbers follow the names.
+  static bool is_relocation(const std::string& section) {
+    return section.find(".rel") != std::string::npos;
+  }
+
+  static void add_text_difference(const Side& a, const Side& b,
+                                  std::vector<std::string>& differences) {
+    if (a.code.text == b.code.text) return;
+    if (a.operations == b.operations) {
+      differences.emplace_back(
+          "the same operations in the same order, with other registers or scheduling");
+    }
+    const std::size_t size = std::min(a.code.text.size(), b.code.text.size());
+    std::size_t num_changed = 0;
+    std::size_t first = size;
+    for (std::size_t at = 0; at + kInstructionBytes <= size; at += kInstructionBytes) {
+      if (std::memcmp(&a.code.text[at], &b.code.text[at], kInstructionBytes) == 0) continue;
+      ++num_changed;
+      first = std::min(first, at);
+    }
+    differences.push_back(fmt::format("{} of {} instructions have other bits, the first at 0x{:x}",
+                                      num_changed, size / kInstructionBytes, first));
+  }
+
+  std::string_view ptx_;
+  std::string file_;
+  const NameEffectOptions& options_;
+};
+
+}  // namespace
+
+NameEffectReport compare_names(std::string_view ptx, std::string_view file,
+                               const NameEffectOptions& options) {
+  return Comparison(ptx, file, options).run();
+}
+
+}  // namespace octavo
