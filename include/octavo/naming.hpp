@@ -24,6 +24,21 @@ struct NameField {
 // Error kInvalidArgument that names the byte at fault.
 [[nodiscard]] std::vector<NameField> kernel_name_fields(std::string_view name);
 
+// What the name of anybody's kernel says.
+struct KernelNameReading {
+  std::string maker;  // octavo, cutlass or nvjet (cuBLASLt)
+  // With the names and values of kernel_name_fields() where the field is one of those; others have
+  // names of their own, such as accumulator, alignment, epilogue, and layouts of A, B and D.
+  std::vector<NameField> fields;
+  // In words: what is a guess, what of the name was not understood, what the name does not say.
+  std::vector<std::string> notes;
+};
+
+// Reads a name of Octavo's, a procedural name of CUTLASS 3 for sm90 and later, or cuBLASLt's nvjet
+// names as far as their pattern is known. Throws Error kInvalidArgument that names the byte at
+// fault.
+[[nodiscard]] KernelNameReading read_kernel_name(std::string_view name);
+
 // The name that says this. A field that is left out is as in
 // octavo_sm90_gemm_1x128f32xe4m3_128x128f32xe4m3_f32_bf16_256x128x128_1x2_s3_u4_tnt_cooperative_alongn8.
 // Throws Error kInvalidArgument if a field is unknown or given twice, or a value is none of it.

@@ -44,11 +44,16 @@ Json json_of(const std::vector<NameField>& fields) {
 void parse(const std::vector<std::string>& names, Session& session) {
   Json items = Json::array();
   for (const std::string& name : names) {
-    const std::vector<NameField> fields = kernel_name_fields(name);
+    const KernelNameReading reading = read_kernel_name(name);
     Table table({{"field"}, {"value"}});
-    for (const NameField& field : fields) table.add_row({field.field, field.value});
+    table.add_row({"maker", reading.maker});
+    for (const NameField& field : reading.fields) table.add_row({field.field, field.value});
     session.text((names.size() > 1 ? name + "\n" : "") + table.to_text());
-    items.push_back({{"name", name}, {"fields", json_of(fields)}});
+    for (const std::string& note : reading.notes) session.text(fmt::format("{}\n", note));
+    items.push_back({{"name", name},
+                     {"maker", reading.maker},
+                     {"fields", json_of(reading.fields)},
+                     {"notes", reading.notes}});
   }
   session.document({{"names", std::move(items)}});
 }
@@ -102,7 +107,9 @@ void add_names(CLI::App& app, Session& session) {
     part->callback([words, run, &session] { run(*words, session); });
     return option;
   };
-  add("parse", "A name's fields", "names", "Kernels' names", &parse)->required();
+  add("parse", "What a name of Octavo's, of CUTLASS's or of cuBLASLt's (nvjet) says", "names",
+      "Kernels' names", &parse)
+      ->required();
   add("of", "The name that says this", "fields",
       "field=value, such as tile=256x128x128; what is left out is usual", &name_of);
   add("catalogue", "The name of every kernel that a plan for an H200 may choose", "fields",
