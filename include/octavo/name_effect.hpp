@@ -14,7 +14,9 @@
 namespace octavo {
 
 enum class NameVerdict : std::uint8_t {
-  kIdentical,  // the same bytes: instructions and everything else that is kept for the function
+  // The same bytes: instructions and everything else that is kept for the function; or, where the
+  // assembler gives several codes for the same text from run to run, one of them in common.
+  kIdentical,
   kReordered,  // the same instructions, each as often, in another order or with other registers
   kDifferent,
 };
@@ -37,6 +39,9 @@ struct NamedCode {
   int spill_store_bytes = 0;
   int spill_load_bytes = 0;
   std::size_t shared_bytes = 0;  // static
+  // Different ones in some runs of the assembler on the same text; 1 unless both versions differ at
+  // first sight.
+  int num_codes = 1;
   // What else the cubin holds for the function, by its section: ".nv.capmerc.text" and others.
   std::map<std::string, std::size_t> section_bytes;
 };
@@ -51,6 +56,7 @@ struct OperationCount {
 struct NameComparison {
   std::string entry;  // as in the PTX
   bool has_word;      // it had the word; the plain name is then the changed one
+  int num_parameters;
   NamedCode plain;
   NamedCode with_word;
   NameVerdict verdict;
@@ -83,6 +89,23 @@ struct NameEffectReport {
 // is no assembler, kInvalidArgument for an optimization that there is not.
 [[nodiscard]] NameEffectReport compare_names(std::string_view ptx, std::string_view file,
                                              const NameEffectOptions& options = {});
+
+// Times of both versions of a kernel on a GPU.
+struct NameTiming {
+  // Microseconds a launch, a window each, both versions in turn.
+  std::vector<double> plain_us;
+  std::vector<double> with_word_us;
+  bool same_bits = false;  // of all they wrote
+};
+
+// Of an entry of a report whose name is one of Octavo's, for one product [m, n, k] with random
+// operands in GPU 0's memory. Throws Error: kInvalidArgument if the name is none or of a kernel for
+// many products, kUnsupported if the code is not for this GPU or its plan has no such kernel,
+// kEnvironment without a GPU.
+[[nodiscard]] NameTiming time_octavo_names(const NameEffectReport& report,
+                                           const NameComparison& entry, std::int64_t m,
+                                           std::int64_t n, std::int64_t k, int rounds,
+                                           double window_ms);
 
 // The PTX of one of Octavo's kernels for products, by the name that octavo/naming.hpp reads; its
 // entry has that name. Throws Error: kInvalidArgument if it is no such name, kEnvironment without

@@ -42,6 +42,7 @@ Result<Driver> load() {
   find("cuCtxPushCurrent_v2", api.CtxPushCurrent);
   find("cuCtxPopCurrent_v2", api.CtxPopCurrent);
   find("cuModuleLoadData", api.ModuleLoadData);
+  find("cuModuleUnload", api.ModuleUnload);
   find("cuModuleGetFunction", api.ModuleGetFunction);
   find("cuFuncSetAttribute", api.FuncSetAttribute);
   find("cuLaunchKernelEx", api.LaunchKernelEx);

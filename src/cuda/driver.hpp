@@ -72,6 +72,7 @@ struct Driver {
   int (*CtxPushCurrent)(void*);
   int (*CtxPopCurrent)(void**);
   int (*ModuleLoadData)(void**, const void*);
+  int (*ModuleUnload)(void*);
   int (*ModuleGetFunction)(void**, void*, const char*);
   int (*FuncSetAttribute)(void*, int, int);
   int (*LaunchKernelEx)(const LaunchConfig*, void*, void**, void**);

@@ -142,6 +142,7 @@ Result<MachineCode> machine_code_of(std::span<const std::byte> cubin, std::strin
       continue;
     }
     const std::string kind(name.substr(0, name.size() - ending.size()));
+    if (kind.find(".rel") != std::string::npos) continue;
     if (kind == ".text") {
       code.text.assign(bytes.begin(), bytes.end());
       has_text = true;

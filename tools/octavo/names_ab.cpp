@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "json_file.hpp"
+#include "measure/quantile.hpp"
 #include "measure/today.hpp"
+#include "names_run.hpp"
 #include "octavo/error.hpp"
 #include "octavo/name_effect.hpp"
 #include "options.hpp"
@@ -32,6 +34,9 @@ struct AbOptions {
   std::vector<std::string> paths;
   NameEffectOptions effect;
   std::int64_t optimization = 3;
+  bool run = false;
+  std::int64_t rounds = 5;
+  NameRunOptions how;
   std::string out;
 };
 
@@ -45,12 +50,17 @@ Origins read_manifest(const fs::path& folder) {
   if (!fs::is_regular_file(path, failed)) return origins;
   const JsonFile file(path.string(), "manifest");
   const nlohmann::json document = file.parse();
-  if (!document.is_object() || !document.contains("files") || !document["files"].is_object()) {
-    file.fail("the document", "has no \"files\"", "an object with an object for each file's name");
+  if (!document.is_object() || !document.contains("files") || !document["files"].is_array()) {
+    file.fail("the document", "has no \"files\"", "an object with a list of objects under it");
   }
-  for (const auto& [name, about] : document["files"].items()) {
+  for (const nlohmann::json& about : document["files"]) {
+    std::string name;
+    if (!about.is_object() || !about.contains("file")) {
+      file.fail("files", "has an entry without \"file\"", "a list of objects that have it");
+    }
+    file.read_string(about["file"], "files.file", name);
     Json origin;
-    for (const char* field : {"source", "compiler", "compiler_version", "command"}) {
+    for (const char* field : {"source", "compiler", "compiler_version"}) {
       std::string text;
       if (about.contains(field)) file.read_string(about[field], name + "." + field, text);
       origin[field] = text;
@@ -118,7 +128,23 @@ Json to_json(const NamedCode& code) {
           {"spill_store_bytes", code.spill_store_bytes},
           {"spill_load_bytes", code.spill_load_bytes},
           {"shared_bytes", code.shared_bytes},
+          {"num_codes", code.num_codes},
           {"section_bytes", code.section_bytes}};
+}
+
+// What a run gave: its times, and the plain version's over the other's, in each round and in the
+// median (above 1: the word makes it faster).
+Json to_json(const NameTiming& timing) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < timing.plain_us.size(); ++i) {
+    ratios.push_back(timing.plain_us[i] / timing.with_word_us[i]);
+  }
+  return {{"plain_us", measure::quantile(timing.plain_us, 0.5)},
+          {"with_word_us", measure::quantile(timing.with_word_us, 0.5)},
+          {"speed_with_word", measure::quantile(ratios, 0.5)},
+          {"least", measure::quantile(ratios, 0)},
+          {"most", measure::quantile(ratios, 1)},
+          {"same_bits", timing.same_bits}};
 }
 
 Json to_json(const NameComparison& entry) {
@@ -163,6 +189,17 @@ std::string text_of(const NameComparison& entry) {
   return text + "\n";
 }
 
+std::string text_of(const std::optional<NameTiming>& timing) {
+  if (!timing) return "    not run: no launch file beside it, or it is for another GPU\n";
+  const Json json = to_json(*timing);
+  return fmt::format(
+      "    {:.2f} us plain, {:.2f} us with the word: {:.4f} times as fast ({:.4f} to {:.4f}); {}\n",
+      json["plain_us"].get<double>(), json["with_word_us"].get<double>(),
+      json["speed_with_word"].get<double>(), json["least"].get<double>(),
+      json["most"].get<double>(),
+      timing->same_bits ? "the same bits" : "OTHER BITS: the results differ");
+}
+
 struct Counts {
   int entries = 0;
   int identical = 0;
@@ -202,6 +239,14 @@ void compare(const AbOptions& options, Session& session) {
         counts.add(entry.verdict);
         session.text(text_of(entry));
         row["entries"].push_back(to_json(entry));
+        if (!options.run) continue;
+        session.progress(fmt::format("{}/{} {}: running", i + 1, files.size(), name));
+        const std::optional<NameTiming> timing =
+            run_names(report, entry, files[i].path, options.how);
+        row["entries"].back()["run"] = timing ? to_json(*timing) : Json(nullptr);
+        session.clear_progress();
+        session.text(text_of(timing));
+        if (timing && !timing->same_bits) session.finish_with(ExitCode::kCheckFailed);
       }
     } catch (const Error& error) {
       // Of many, the others still count; what the machine lacks, all of them lack.
@@ -255,6 +300,11 @@ void add_names_ab(CLI::App& names, Session& session) {
   constexpr Bounds<std::int64_t> kLevels{0, 4};
   add_integer(*part, "-O,--optimization", options->optimization, kLevels,
               "ptxas's optimization level");
+  part->add_flag("--run", options->run, "Run and time both versions on GPU 0, too");
+  constexpr Bounds<std::int64_t> kRounds{1, 100};
+  constexpr Bounds<double> kWindowMs{0.1, 10000};
+  add_integer(*part, "--rounds", options->rounds, kRounds, "Windows of each version");
+  add_decimal(*part, "--window-ms", options->how.window_ms, kWindowMs, "Length of a window");
   part->add_option("--ptxas", options->effect.ptxas, "This ptxas instead of the one found");
   part->add_option("--out", options->out, "Write the result to a file, too");
   add_json_flag(*part);
@@ -262,9 +312,13 @@ void add_names_ab(CLI::App& names, Session& session) {
       "Every entry is assembled under a name with the word and under one without; names have the\n"
       "same length where that can be. identical: the same bytes; reordered: the same operations,\n"
       "each as often, in another order or with other registers; different: others. Without ptxas,\n"
-      "nvJitLink assembles, whose code is not ptxas's. docs/kernel_names.md has results.");
+      "nvJitLink assembles, whose code is not ptxas's. docs/kernel_names.md has results.\n\n"
+      "--run launches Octavo's kernels as its products are (m, n and k of FILE.launch.json, else\n"
+      "4096) and others as FILE.launch.json says: grid, block, cluster, shared_bytes, arguments.\n"
+      "Triton's FILE.json gives block and shared memory where that file does not.");
   part->callback([options, &session] {
     options->effect.optimization = static_cast<int>(options->optimization);
+    options->how.rounds = static_cast<int>(options->rounds);
     compare(*options, session);
   });
 }

@@ -158,6 +158,27 @@ void GemmMeasurement::launch(const PreparedGemm& kernel, const Set& set) const {
   require(launch_gemm(device_, set.problem, {.stream = stream_}, kernel));
 }
 
+void GemmMeasurement::launch_on_poison(const PreparedGemm& kernel, const Set& set) const {
+  {
+    // What is added to is 0; what is overwritten must not look like a result.
+    const ContextScope scope(api_, device_.context);
+    const unsigned char old = set.problem.output_mode == OutputMode::kAccumulate ? 0 : 0xFF;
+    require(api_.check(api_.MemsetD8Async(reinterpret_cast<DevicePointer>(set.d.data()), old,
+                                          set.d.num_bytes(), stream_),
+                       "cuMemsetD8Async"));
+  }
+  launch(kernel, set);
+  wait();
+}
+
+std::vector<std::uint8_t> GemmMeasurement::result(const PreparedGemm& kernel) {
+  const Set& set = sets_.front();
+  launch_on_poison(kernel, set);
+  std::vector<std::uint8_t> bytes(set.d.num_bytes());
+  set.d.copy_to_host(bytes.data(), bytes.size());
+  return bytes;
+}
+
 void GemmMeasurement::check(const PreparedGemm& kernel) {
   const Set& set = sets_.front();
   const GemmProblem& p = set.problem;
@@ -165,16 +186,7 @@ void GemmMeasurement::check(const PreparedGemm& kernel) {
   const std::int64_t k = p.a.shape[1];
   const auto k_stride = static_cast<std::size_t>(p.a.strides[0]);
   const auto element = static_cast<std::size_t>(size_bytes(p.d.dtype));
-  {
-    // What is added to is 0; what is overwritten must not look like a result.
-    const ContextScope scope(api_, device_.context);
-    const unsigned char old = p.output_mode == OutputMode::kAccumulate ? 0 : 0xFF;
-    require(api_.check(api_.MemsetD8Async(reinterpret_cast<DevicePointer>(set.d.data()), old,
-                                          set.d.num_bytes(), stream_),
-                       "cuMemsetD8Async"));
-  }
-  launch(kernel, set);
-  wait();
+  launch_on_poison(kernel, set);
   // The first and the last row, and the last columns: the kernel's edges.
   const std::int64_t columns = std::min<std::int64_t>(n, kScaleBlock);
   const std::int64_t first_column = (n - columns) / kScaleBlock * kScaleBlock;

@@ -28,6 +28,8 @@ class GemmMeasurement {
 
   // Throws Error kInternal if the kernel gives other bits than the CPU's emulation.
   void check(const PreparedGemm& kernel);
+  // The bytes of D after one launch.
+  [[nodiscard]] std::vector<std::uint8_t> result(const PreparedGemm& kernel);
   // Microseconds of one product: a window of launches over input sets that the second-level cache
   // does not hold, after a window of the same work that does not count.
   [[nodiscard]] double microseconds(const PreparedGemm& kernel);
@@ -42,6 +44,7 @@ class GemmMeasurement {
   void release() const;  // stream and events, after what is on the stream
   void fill(DeviceMemory& memory, const DeviceMemory& pool) const;
   void launch(const PreparedGemm& kernel, const Set& set) const;
+  void launch_on_poison(const PreparedGemm& kernel, const Set& set) const;  // and wait
   [[nodiscard]] double window_ms(const PreparedGemm& kernel, std::int64_t launches) const;
   void wait() const;
 

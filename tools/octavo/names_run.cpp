@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "names_run.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launch_file.hpp"
+#include "measure/gpu_kernel.hpp"
+#include "measure/gpu_stream.hpp"
+#include "octavo/device_memory.hpp"
+#include "octavo/error.hpp"
+#include "octavo/naming.hpp"
+#include "octavo/quantize.hpp"
+#include "random_data.hpp"
+
+namespace octavo::cli {
+namespace {
+
+using measure::kGpu;
+
+// A buffer is this many values, again and again: no power of two, so that rows are not alike.
+constexpr std::int64_t kPool = 65'521;
+
+std::vector<std::byte> pool_of(const LaunchBuffer& buffer, std::uint64_t seed) {
+  const auto element = static_cast<std::size_t>(size_bytes(buffer.dtype));
+  RandomStream random(seed);
+  std::vector<std::byte> pool(static_cast<std::size_t>(kPool) * element);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(kPool); ++i) {
+    const auto value = [&]() -> float {
+      switch (buffer.fill) {
+        case BufferFill::kNormal: return static_cast<float>(random.next_gaussian());
+        case BufferFill::kUniform: return static_cast<float>(random.next_uniform());
+        case BufferFill::kOnes: return 1;
+        default: return 0;
+      }
+    }();
+    std::uint32_t code = 0;
+    if (buffer.dtype == DType::kF32) {
+      std::memcpy(&code, &value, sizeof(code));
+    } else if (buffer.dtype == DType::kI32) {
+      code = static_cast<std::uint32_t>(static_cast<std::int32_t>(value));
+    } else {
+      code = encode(buffer.dtype, value);
+    }
+    std::memcpy(&pool[i * element], &code, element);
+  }
+  return pool;
+}
+
+class GenericRun {
+ public:
+  explicit GenericRun(const KernelLaunch& launch) : launch_(launch) {
+    std::uint64_t seed = 1;
+    for (const LaunchArgument& argument : launch.arguments) {
+      values_.push_back(0);
+      if (const auto* buffer = std::get_if<LaunchBuffer>(&argument)) {
+        memories_.push_back(filled(*buffer, seed++));
+        const void* data = memories_.back().data();
+        std::memcpy(&values_.back(), &data, sizeof(data));
+      } else if (const auto* number = std::get_if<std::int32_t>(&argument)) {
+        std::memcpy(&values_.back(), number, sizeof(*number));
+      } else if (const auto* real = std::get_if<float>(&argument)) {
+        std::memcpy(&values_.back(), real, sizeof(*real));
+      } else {
+        values_.back() = std::get<std::uint64_t>(argument);
+      }
+    }
+    for (std::uint64_t& value : values_) addresses_.push_back(&value);
+  }
+
+  NameTiming run(const NameEffectReport& report, const NameComparison& entry,
+                 const NameRunOptions& options) {
+    const measure::GpuKernel plain(gpu_, report.plain_cubin, entry.plain.name, launch_.shape);
+    const measure::GpuKernel with_word(gpu_, report.with_word_cubin, entry.with_word.name,
+                                       launch_.shape);
+    NameTiming timing;
+    timing.same_bits = outputs_of(plain) == outputs_of(with_word);
+    const measure::Graph plain_graph(gpu_, [&] { launch_many(plain); });
+    const measure::Graph word_graph(gpu_, [&] { launch_many(with_word); });
+    for (int round = 0; round < options.rounds; ++round) {
+      const auto measure_plain = [&] {
+        timing.plain_us.push_back(microseconds(plain_graph, options.window_ms));
+      };
+      if (round % 2 == 0) measure_plain();
+      timing.with_word_us.push_back(microseconds(word_graph, options.window_ms));
+      if (round % 2 != 0) measure_plain();
+    }
+    return timing;
+  }
+
+ private:
+  static constexpr int kLaunches = 8;  // of a graph
+
+  DeviceMemory filled(const LaunchBuffer& buffer, std::uint64_t seed) const {
+    const auto element = static_cast<std::size_t>(size_bytes(buffer.dtype));
+    DeviceMemory memory(kGpu, static_cast<std::size_t>(buffer.count) * element);
+    if (buffer.fill == BufferFill::kPoison || buffer.fill == BufferFill::kZeros) {
+      gpu_.fill(memory.data(), buffer.fill == BufferFill::kZeros ? 0 : 0xFF, memory.num_bytes());
+      gpu_.wait();
+      return memory;
+    }
+    const std::vector<std::byte> pool = pool_of(buffer, seed);
+    DeviceMemory source(kGpu, pool.size());
+    source.copy_from_host(pool.data(), pool.size());
+    for (std::size_t done = 0; done < memory.num_bytes(); done += pool.size()) {
+      gpu_.copy(static_cast<std::byte*>(memory.data()) + done, source.data(),
+                std::min(pool.size(), memory.num_bytes() - done));
+    }
+    gpu_.wait();
+    return memory;
+  }
+
+  // What one launch writes to all outputs, over poison.
+  std::vector<std::byte> outputs_of(const measure::GpuKernel& kernel) {
+    std::vector<const DeviceMemory*> outputs;
+    std::size_t at = 0;
+    std::size_t num_bytes = 0;
+    for (const LaunchArgument& argument : launch_.arguments) {
+      const auto* buffer = std::get_if<LaunchBuffer>(&argument);
+      if (buffer == nullptr) continue;
+      const DeviceMemory& memory = memories_[at++];
+      if (!buffer->is_output) continue;
+      constexpr unsigned char kPoison = 0xFF;
+      gpu_.fill(memory.data(), kPoison, memory.num_bytes());
+      outputs.push_back(&memory);
+      num_bytes += memory.num_bytes();
+    }
+    kernel.launch(addresses_.data());
+    gpu_.wait();
+    std::vector<std::byte> bytes(num_bytes);
+    std::size_t begin = 0;
+    for (const DeviceMemory* memory : outputs) {
+      memory->copy_to_host(bytes.data() + begin, memory->num_bytes());
+      begin += memory->num_bytes();
+    }
+    return bytes;
+  }
+
+  void launch_many(const measure::GpuKernel& kernel) {
+    for (int i = 0; i < kLaunches; ++i) kernel.launch(addresses_.data());
+  }
+
+  // After as much of the same work that does not count.
+  static double microseconds(const measure::Graph& graph, double window_ms) {
+    constexpr double kShortestMs = 1e-3;
+    const double once = std::max(kShortestMs, graph.replay_ms(1));
+    const auto count =
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(window_ms / once)));
+    (void)graph.replay_ms(count);
+    return graph.replay_ms(count) * 1e3 / static_cast<double>(count * kLaunches);
+  }
+
+  const KernelLaunch& launch_;
+  measure::GpuStream gpu_;
+  std::vector<DeviceMemory> memories_;
+  std::vector<std::uint64_t> values_;
+  std::vector<void*> addresses_;
+};
+
+bool is_octavo(const std::string& name) {
+  try {
+    return read_kernel_name(name).maker == "octavo";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::optional<NameTiming> run_names(const NameEffectReport& report, const NameComparison& entry,
+                                    const std::filesystem::path& ptx,
+                                    const NameRunOptions& options) {
+  // Code runs on GPUs of its own generation only; Octavo's are of compute capability 9.0.
+  if (!report.architecture.starts_with("sm_90")) return std::nullopt;
+  if (is_octavo(entry.entry)) {
+    const ProductExtents e = read_product_extents(ptx);
+    return time_octavo_names(report, entry, e.m, e.n, e.k, options.rounds, options.window_ms);
+  }
+  const std::optional<KernelLaunch> launch = read_launch(ptx, entry.num_parameters);
+  if (!launch) return std::nullopt;
+  return GenericRun(*launch).run(report, entry, options);
+}
+
+}  // namespace octavo::cli
