@@ -21,6 +21,7 @@
 #include "names_run.hpp"
 #include "octavo/error.hpp"
 #include "octavo/name_effect.hpp"
+#include "octavo/runtime.hpp"
 #include "options.hpp"
 #include "result_file.hpp"
 #include "table.hpp"
@@ -190,7 +191,7 @@ std::string text_of(const NameComparison& entry) {
 }
 
 std::string text_of(const std::optional<NameTiming>& timing) {
-  if (!timing) return "    not run: no launch file beside it, or it is for another GPU\n";
+  if (!timing) return "    not run: without a launch file, for another GPU, or for many products\n";
   const Json json = to_json(*timing);
   return fmt::format(
       "    {:.2f} us plain, {:.2f} us with the word: {:.4f} times as fast ({:.4f} to {:.4f}); {}\n",
@@ -214,6 +215,14 @@ struct Counts {
                                             : different);
   }
 };
+
+// The GPU that versions were run on.
+Json machine() {
+  const std::vector<GpuDescription> descriptions = gpus();
+  if (descriptions.empty()) return nullptr;
+  const GpuDescription& gpu = descriptions.front();
+  return {{"gpu", gpu.name}, {"driver", gpu.driver}, {"cuda", gpu.cuda}};
+}
 
 void compare(const AbOptions& options, Session& session) {
   const std::vector<PtxFile> files = ptx_files(options.paths);
@@ -276,6 +285,7 @@ void compare(const AbOptions& options, Session& session) {
                    {"dirty", dirty_here()},
                    {"assembler", assembler},
                    {"optimization", options.effect.optimization},
+                   {"machine", options.run ? machine() : Json(nullptr)},
                    {"disassembler", disassembler.empty() ? Json(nullptr) : Json(disassembler)},
                    {"counts",
                     {{"entries", counts.entries},

@@ -164,11 +164,12 @@ class GenericRun {
   std::vector<void*> addresses_;
 };
 
-bool is_octavo(const std::string& name) {
+// What a name of Octavo's says; nothing if it is none.
+std::vector<NameField> octavo_fields(const std::string& name) {
   try {
-    return read_kernel_name(name).maker == "octavo";
+    return kernel_name_fields(name);
   } catch (const Error&) {
-    return false;
+    return {};
   }
 }
 
@@ -179,7 +180,10 @@ std::optional<NameTiming> run_names(const NameEffectReport& report, const NameCo
                                     const NameRunOptions& options) {
   // Code runs on GPUs of its own generation only; Octavo's are of compute capability 9.0.
   if (!report.architecture.starts_with("sm_90")) return std::nullopt;
-  if (is_octavo(entry.entry)) {
+  if (const std::vector<NameField> fields = octavo_fields(entry.entry); !fields.empty()) {
+    // One product is what is launched here.
+    const NameField of_one{"grouping", "none"};
+    if (std::find(fields.begin(), fields.end(), of_one) == fields.end()) return std::nullopt;
     const ProductExtents e = read_product_extents(ptx);
     return time_octavo_names(report, entry, e.m, e.n, e.k, options.rounds, options.window_ms);
   }

@@ -14,8 +14,9 @@ struct NameRunOptions {
   double window_ms = 40;
 };
 
-// Nothing if there is no launch file for a kernel that is not Octavo's, or its code is for another
-// GPU. Throws Error where the launch file is wrong or the launch fails.
+// Nothing if there is no launch file for a kernel that is not Octavo's, its code is for another
+// GPU, or it is a kernel of Octavo's for many products. Throws Error where the launch file is wrong
+// or the launch fails.
 [[nodiscard]] std::optional<NameTiming> run_names(const NameEffectReport& report,
                                                   const NameComparison& entry,
                                                   const std::filesystem::path& ptx,
