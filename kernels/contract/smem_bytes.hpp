@@ -14,11 +14,19 @@ inline constexpr int kSwizzleAtomBytes = 1024;
 // One box of D on its way out: 64 rows of 128 bytes.
 inline constexpr int kOutputBoxBytes = kWarpGroupRows * kSwizzleBytes;
 
+// Boxes that the columns of a tile make.
+[[nodiscard]] constexpr int boxes_across(const GemmConfig& config) noexcept {
+  const int columns = kSwizzleBytes / size_bytes(config.d);
+  return (config.tile_n + columns - 1) / columns;
+}
+
 // Boxes of each consumer. PERF: two parts that are stored while the tensor core goes on must not
 // wait for their turn (docs/experiments.md, "The epilogue").
 [[nodiscard]] constexpr int output_boxes(const GemmConfig& config) noexcept {
   if (config.schedule == Schedule::kStreamed) return 0;  // sums take the place of tiles
-  return config.schedule == Schedule::kCooperative ? 2 * num_parts(config) : 2;
+  const int all = num_parts(config) * boxes_across(config);
+  const int most = config.schedule == Schedule::kCooperative ? 2 * num_parts(config) : 2;
+  return all < most ? all : most;
 }
 
 inline constexpr int kBarrierBytes = 8;

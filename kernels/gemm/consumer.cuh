@@ -20,7 +20,7 @@ class Consumer {
   static constexpr bool promotes = config.sum == MainloopSum::kPromoted;
   static constexpr int parts = num_parts(config);
   static constexpr int part_registers = config.tile_n / 2;
-  static_assert(!promotes || config.tile_n == kScaleBlock, "a part has one scale of B");
+  static_assert(!promotes || kScaleBlock % config.tile_n == 0, "a part has one scale of B");
   // wgmma multiplies 32 bytes of K at a time.
   static constexpr int steps = config.tile_k / 32;
   static constexpr int step_units = 32 / kDescriptorUnit;

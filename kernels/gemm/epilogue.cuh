@@ -65,7 +65,8 @@ class Epilogue {
     // PERF: all at once where all have a slot: two barriers a tile. (With something to add to them
     // registers would spill.)
     constexpr bool adds = config.accumulates || config.has_bias;
-    constexpr int at_once = count == num_slots && !adds ? num_slots : num_slots / 2;
+    constexpr int half = num_slots > 1 ? num_slots / 2 : 1;
+    constexpr int at_once = count == num_slots && !adds ? num_slots : half;
     static_assert(count % num_slots == 0, "the next tile begins with the slot that is free first");
 #pragma unroll
     for (int first = 0; first < count; first += at_once) {
@@ -307,7 +308,7 @@ class Epilogue {
       (config.tile_n + kWarpGroupThreads - 1) / kWarpGroupThreads;
   // Columns of a box, and boxes of a part.
   static constexpr int box_columns = kSwizzleBytes / size_bytes(config.d);
-  static constexpr int boxes_of_part = (config.tile_n + box_columns - 1) / box_columns;
+  static constexpr int boxes_of_part = boxes_across(config);
   // Columns of two boxes are finished twice, and D's old value would be added twice.
   static_assert(config.tile_n % box_columns == 0 || !config.accumulates);
 

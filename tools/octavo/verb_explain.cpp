@@ -166,8 +166,8 @@ std::string plan_text(const GemmExplanation& plan) {
     }
     text +=
         "\ncandidates, the choice first; cycles = waves x cycles a tile, at 1,300 MHz, the clock "
-        "of a sustained load (streamed: what takes longest of that, the loads and the memory, and "
-        "start and end, at 1,750 MHz):\n" +
+        "of a sustained load (M up to 256: that, the loads, the memory, start and end, at 1,750 "
+        "MHz):\n" +
         table.to_text();
     text += fmt::format("chosen by {}", plan.chosen_by == ChosenBy::kModel
                                             ? "the model"

@@ -246,21 +246,28 @@ struct TileShape {
 constexpr int kAllStages = 0;
 
 // With promotion a part of a tile has a scale of B to itself, so that tiles grow along M. Three
-// stages of the large tile leave room for all of its results on their way out.
+// stages of the large tile leave room for all of its results on their way out. The small one is for
+// products that would leave multiprocessors without a tile.
 constexpr std::array kPromotedShapes = {
     TileShape{Schedule::kCooperative, 256, 128, 1, 2, 3},
     TileShape{Schedule::kCooperative, 128, 128, 2, 1, kAllStages},
+    TileShape{Schedule::kCooperative, 128, 64, 1, 1, kAllStages},
 };
 constexpr std::array kFastShapes = {
     TileShape{Schedule::kCooperative, 128, 256, 2, 1, kAllStages},
     TileShape{Schedule::kPingpong, 128, 192, 2, 1, kAllStages},
     TileShape{Schedule::kPingpong, 128, 176, 2, 1, kAllStages},
     TileShape{Schedule::kCooperative, 128, 128, 2, 1, kAllStages},
+    TileShape{Schedule::kCooperative, 128, 64, 1, 1, kAllStages},
 };
 
 // A product is streamed if its rows of A are few enough that reading B is what takes time, or if K
-// is split.
-constexpr std::int64_t kMaxStreamedRows = 256;
+// is split. PERF: with more rows a small tile of the other kind took half the time (12 instead of
+// 24 us, 128 x 6144 x 4096).
+constexpr std::int64_t kMaxStreamedRows = 64;
+// Of a product that is over before it meets the power limit, and whose automatic splits may be
+// more than one.
+constexpr std::int64_t kMaxShortRows = 256;
 constexpr int kMaxSplits = 8;  // thread blocks of a portable cluster
 
 std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
@@ -342,9 +349,12 @@ struct TileCost {
 
 TileCost tile_cost(const GemmConfig& config) {
   constexpr double kNarrowTile = 0.87;   // moves more bytes for each product
+  constexpr double kSmallTile = 0.55;    // waits for them
   constexpr double kNoMulticast = 0.95;  // a block loads all of its operands for itself
-  const bool is_large = config.tile_m * config.tile_n > 128 * 128;
+  const int size = config.tile_m * config.tile_n;
+  const bool is_large = size > 128 * 128;
   TileCost cost{};
+  if (size < 128 * 128) return {kSmallTile, 1850};
   if (config.schedule == Schedule::kPingpong) {
     cost = {0.945, 400};
   } else if (config.sum == MainloopSum::kFast) {
@@ -359,12 +369,47 @@ TileCost tile_cost(const GemmConfig& config) {
   return cost;
 }
 
+// Time of memory and of what multiprocessors do: near their own limits both take longer.
+double together(double memory, double work) {
+  constexpr double kPower = 4;
+  return std::pow(std::pow(memory, kPower) + std::pow(work, kPower), 1 / kPower);
+}
+
+// PERF: measured on an H200 (docs/experiments.md, "Few rows"): tiles of a product that is over
+// before it meets the power limit wait for their bytes or for the tensor core.
+void set_short_cost(const Extents& e, GemmCandidate& candidate) {
+  constexpr double kCyclesPerRow = 2.44;  // TMA: 128 bytes to one multiprocessor
+  constexpr double kTensorPipe = 0.93;
+  constexpr double kMacsPerCycle = 4096;
+  constexpr double kStartMicroseconds = 2;
+  constexpr double kStoreMicroseconds = 6e-5;  // of a result
+  constexpr double kBytesPerMicrosecond = 4.3e6;
+  const GemmConfig& config = candidate.config;
+  const double results = static_cast<double>(config.tile_m) * config.tile_n;
+  const double k_block = std::max(kCyclesPerRow * (config.tile_m + config.tile_n),
+                                  results * kScaleBlock / kMacsPerCycle / kTensorPipe);
+  const double tile =
+      static_cast<double>(ceil_div(e.k, kScaleBlock)) * k_block / kStreamedCyclesPerMicrosecond +
+      kStoreMicroseconds * results;
+  const double bytes = static_cast<double>(e.k) * static_cast<double>(e.m + e.n) +
+                       2.0 * static_cast<double>(e.m) * static_cast<double>(e.n);
+  candidate.microseconds =
+      kStartMicroseconds +
+      together(bytes / kBytesPerMicrosecond, static_cast<double>(candidate.waves) * tile);
+  candidate.tile_cycles = tile * kStreamedCyclesPerMicrosecond;
+  candidate.estimated_cycles = candidate.microseconds * kStreamedCyclesPerMicrosecond;
+}
+
 GemmCandidate tiled_cost(const GemmConfig& config, const Extents& e, int num_multiprocessors) {
   GemmCandidate candidate{.config = config};
   const int cluster = config.cluster_m * config.cluster_n;
   const std::int64_t tiles = round_up(ceil_div(e.m, config.tile_m), config.cluster_m) *
                              round_up(ceil_div(e.n, config.tile_n), config.cluster_n);
   candidate.waves = ceil_div(tiles, num_multiprocessors / cluster * cluster);
+  if (e.m <= kMaxShortRows) {
+    set_short_cost(e, candidate);
+    return candidate;
+  }
   constexpr double kMacsPerCycle = 4096;  // FP8, one multiprocessor
   const TileCost cost = tile_cost(config);
   candidate.tile_cycles = static_cast<double>(config.tile_m) * config.tile_n *
@@ -378,11 +423,11 @@ GemmCandidate tiled_cost(const GemmConfig& config, const Extents& e, int num_mul
 
 // Why a kernel of this config is not considered; empty if it is.
 std::string unsuitable(const GemmConfig& config, const Extents& e) {
-  // PERF: 40 us where a streamed kernel took 31 (16 x 28672 x 4096, H200).
-  constexpr std::int64_t kFewRows = 32;
+  // PERF: 40 us where a streamed kernel took 31 (16 x 28672 x 4096, H200), 44 where one took 33
+  // with 64 rows: rows behind the end cost as much as others or more.
+  constexpr std::int64_t kFewRows = 64;
   if (config.schedule != Schedule::kStreamed && e.m <= kFewRows) {
-    return fmt::format("M={}: three quarters of a tile's rows or more would lie behind the end",
-                       e.m);
+    return fmt::format("M={}: half of a tile's rows or more would lie behind the end", e.m);
   }
   if (e.m <= (config.cluster_m - 1) * std::int64_t{config.tile_m}) {
     return fmt::format("M={} is one row of tiles: a cluster of {} has nothing to share", e.m,
@@ -434,10 +479,10 @@ int automatic_splits(const Extents& e, int num_multiprocessors) {
   };
   for (const TileShape& shape : kPromotedShapes) {
     consider(shape, shape.cluster_m, shape.cluster_n);
-    consider(shape, 1, 1);
+    if (shape.cluster_m * shape.cluster_n > 1) consider(shape, 1, 1);
   }
   const std::int64_t k_blocks = ceil_div(e.k, kScaleBlock);
-  for (int splits = 1; splits <= kMaxSplits && splits <= k_blocks && e.m <= kMaxStreamedRows;
+  for (int splits = 1; splits <= kMaxSplits && splits <= k_blocks && e.m <= kMaxShortRows;
        splits *= 2) {
     for (const TileShape& shape : streamed_shapes(e, splits)) consider(shape, 1, 1);
   }
@@ -499,7 +544,7 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
   const auto consider_all = [&](std::span<const TileShape> shapes) {
     for (const TileShape& shape : shapes) {
       consider(shape, shape.cluster_m, shape.cluster_n);
-      consider(shape, 1, 1);
+      if (shape.cluster_m * shape.cluster_n > 1) consider(shape, 1, 1);
     }
   };
   const int num_splits = problem.num_splits == kAutomaticSplits
