@@ -47,6 +47,7 @@ bool read_all(int pipe, Clock::time_point deadline, std::string& output) {
 Result<ChildResult> run_child(const std::vector<std::string>& arguments,
                               std::chrono::seconds limit) {
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   std::array<int, 2> ends{};

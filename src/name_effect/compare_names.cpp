@@ -101,6 +101,7 @@ class Comparison {
       // ptxas 13.0 gives some modules one of two codes, by addresses in its own memory.
       constexpr int kMoreRuns = 4;
       std::vector<AssembledModule> modules;
+      modules.reserve(kMoreRuns);
       for (int i = 0; i < kMoreRuns; ++i) modules.push_back(assemble(renamings));
       return modules;
     };

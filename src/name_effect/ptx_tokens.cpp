@@ -70,23 +70,18 @@ class Tokenizer {
     const char c = peek();
     if (is_space(c)) {
       advance(1);
-    } else if (c == '/' && peek(1) == '/') {
+    } else if ((c == '/' && peek(1) == '/') || (c == '#' && begins_line())) {
       skip_line();
     } else if (c == '/' && peek(1) == '*') {
       const std::size_t end = text_.find("*/", at_ + 2);
       if (end == std::string_view::npos) return fail("this comment has no end");
       advance(end + 2 - at_);
-    } else if (c == '#' && text_.substr(line_begin_, at_ - line_begin_).find_first_not_of(" \t") ==
-                               std::string_view::npos) {
-      skip_line();
     } else if (c == '"') {
       return string();
     } else if (is_digit(c)) {
       add(PtxTokenKind::kNumber, number_length());
-    } else if (is_letter(c) || ((c == '_' || c == '$' || c == '%') && is_follow(peek(1)))) {
+    } else if (is_letter(c) || c == '_' || ((c == '$' || c == '%') && is_follow(peek(1)))) {
       add(PtxTokenKind::kIdentifier, word_length(1));
-    } else if (c == '_') {  // the operand that is thrown away
-      add(PtxTokenKind::kIdentifier, 1);
     } else if (c == '.' && is_follow(peek(1))) {
       add(PtxTokenKind::kDirective, word_length(1));
     } else if (is_punctuation(c)) {
@@ -95,6 +90,11 @@ class Tokenizer {
       return fail(fmt::format("{} is no part of PTX", shown(c)));
     }
     return std::nullopt;
+  }
+
+  [[nodiscard]] bool begins_line() const {
+    return text_.substr(line_begin_, at_ - line_begin_).find_first_not_of(" \t") ==
+           std::string_view::npos;
   }
 
   void skip_line() {

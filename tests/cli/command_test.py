@@ -302,6 +302,95 @@ class CommandTest(unittest.TestCase):
         self.fails(BAD_USAGE, "no field; these are a, b", "names", "catalogue", "colour=red")
         self.fails(BAD_USAGE, "a field and its value", "names", "of", "tile")
 
+    PTX = (".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry matrix_product(.param .u64 p)\n{\n"
+           "  .reg .b64 %rd<2>;\n  .reg .f32 %f<2>;\n  ld.param.u64 %rd1, [p];\n  ld.global.f32 %f1, [%rd1];\n"
+           "  add.f32 %f1, %f1, %f1;\n  st.global.f32 [%rd1], %f1;\n  ret;\n}\n")
+
+    def test_names_of_others(self):
+        name = ("cutlass3x_sm90_tensorop_s64x128x32gemm_e4m3_e4m3_f32_bf16_bf16_128x128x128_2x1x1_0_tnt_align16_"
+                "warpspecialized_cooperative_fp8_fastaccum_epi_tma")
+        document = self.json_of("names", "parse", name, "nvjet_qqtst_112x128_128x7_2x1_v_bz_coopA_TNN")
+        cutlass, nvjet = document["names"]
+        self.assertEqual((cutlass["maker"], cutlass["fields"]["schedule"], cutlass["fields"]["sum"]),
+                         ("cutlass", "cooperative", "fast"))
+        self.assertEqual((nvjet["maker"], nvjet["fields"]["tile"]), ("nvjet", "112x128x128"))
+        self.assertTrue(any("are taken as" in note for note in nvjet["notes"]), nvjet)
+
+    def test_names_ab_refuses_what_is_no_ptx(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "kernel.ptx"
+            for text, pattern in (("hello", r"kernel.ptx:1:1: a module begins with .version"),
+                                  (self.PTX[:-3], r"kernel.ptx:5:1: this { is never closed"),
+                                  (self.PTX + "\x02", r"kernel.ptx:14:1: byte 0x02 is no part of PTX")):
+                path.write_text(text, encoding="utf-8")
+                self.fails(BAD_USAGE, pattern, "names", "ab", path)
+            self.fails(BAD_USAGE, "cannot be read", "names", "ab", pathlib.Path(folder) / "none.ptx")
+            self.fails(BAD_USAGE, "-O: .9. was given", "names", "ab", path, "-O", 9)
+            path.unlink()
+            self.fails(BAD_USAGE, "no file here ends in .ptx", "names", "ab", folder)
+
+    def test_names_ab_on_a_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "good.ptx").write_text(self.PTX, encoding="utf-8")
+            (folder / "bad.ptx").write_text("nonsense", encoding="utf-8")
+            (folder / "manifest.json").write_text(json.dumps({"files": [
+                {"file": "good.ptx", "source": "by hand", "compiler": "none", "compiler_version": "1"}]}),
+                encoding="utf-8")
+            result = octavo("names", "ab", folder, "--out", folder / "out.json", "--json")
+            if result.returncode == ENVIRONMENT:
+                self.assertIn("neither ptxas", json.loads(result.stdout)["error"]["message"])
+                self.skipTest("nothing assembles PTX here")
+            self.assertEqual(result.returncode, CHECK_FAILED, result.stderr)
+            document = json.loads(result.stdout)
+            self.assertEqual(document, json.loads((folder / "out.json").read_text(encoding="utf-8")))
+            bad, good = document["rows"]
+            self.assertRegex(bad["error"], "bad.ptx:1:1: ")
+            self.assertEqual(good["origin"]["source"], "by hand")
+            entry = good["entries"][0]
+            self.assertEqual((entry["entry"], entry["verdict"], entry["with_word"]["name"], entry["has_word"]),
+                             ("matrix_product", "identical", "cutlassproduct", False))
+            self.assertEqual(document["counts"], {"entries": 1, "identical": 1, "reordered": 0, "different": 0,
+                                                  "failed_files": 1})
+
+    def test_names_ab_reads_launch_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "kernel.ptx"
+            path.write_text(self.PTX, encoding="utf-8")
+            if octavo("names", "ab", path).returncode == ENVIRONMENT:
+                self.skipTest("nothing assembles PTX here")
+            launch = path.with_suffix(".launch.json")
+            good = {"grid": [1, 1, 1], "block": [1, 1, 1],
+                    "arguments": [{"buffer": "f32", "count": 4, "fill": "ones", "output": True}]}
+            document = self.json_of("names", "ab", path, "--run")
+            self.assertIsNone(document["rows"][0]["entries"][0]["run"])
+            for change, pattern in (({"grid": [1, 1]}, "grid is no list of three"),
+                                    ({"grid": [0, 1, 1]}, r"grid\[0\] is 0"),
+                                    ({"block": [2048, 1, 1]}, r"block\[0\] is 2048"),
+                                    ({"shared_bytes": 999999}, "shared_bytes is 999999"),
+                                    ({"arguments": []}, "has 0 entries; it must be one for each of the kernel's 1"),
+                                    ({"arguments": [{"i16": 3}]}, "a buffer, i32, f32 or u64"),
+                                    ({"arguments": [{"buffer": "f99", "count": 1}]}, r"arguments\[0\].buffer"),
+                                    ({"arguments": [{"buffer": "f32"}]}, "count is missing")):
+                launch.write_text(json.dumps({**good, **change}), encoding="utf-8")
+                self.fails(BAD_USAGE, pattern, "names", "ab", path, "--run")
+            launch.write_text("{", encoding="utf-8")
+            self.fails(BAD_USAGE, "kernel.launch.json", "names", "ab", path, "--run")
+            launch.write_text(json.dumps(good), encoding="utf-8")
+            self.fails(ENVIRONMENT, "libcuda.so.1|CUDA error", "names", "ab", path, "--run")
+
+    def test_names_ptx(self):
+        kernel = ("octavo_sm90_gemm_tensorf32xe4m3_tensorf32xe4m3_f32fast_bf16_128x128x128_1x1_s5_u4_tnt_"
+                  "cooperative_alongn8")
+        result = octavo("names", "ptx", kernel)
+        if result.returncode == ENVIRONMENT:
+            self.assertIn("nvrtc", result.stderr)
+            self.skipTest("no NVRTC here")
+        self.assertEqual(result.returncode, SUCCESS, result.stderr)
+        self.assertIn(f".entry {kernel}", result.stdout)
+        self.assertIn(".target sm_90a", result.stdout)
+        self.fails(BAD_USAGE, "kernel name", "names", "ptx", "nonsense")
+
     def record_text(self, environment, problem, kernel):
         body = (f"octavo-tuning 1\nenvironment {environment}\nproblem {problem}\n"
                 f"kernel {kernel}\nus 9.000\nmodel_kernel none\nmodel_us 10.000\ncandidates 2\n")

@@ -34,6 +34,16 @@ class RepositoryTest(unittest.TestCase):
             path.write_text(text, encoding="utf-8")
         return folder.name
 
+    # --- generated documents
+
+    def test_the_page_on_kernel_names_is_what_its_results_say(self):
+        results = sorted((ROOT / "bench/results").glob("*-kernel_names.json"),
+                         key=lambda path: ("h200" not in path.name, path.name))
+        self.assertGreater(len(results), 1)
+        page = run(sys.executable, ROOT / "scripts/kernel_names_page.py", *results)
+        self.assertEqual(page.returncode, 0, page.stdout)
+        self.assertEqual(page.stdout, (ROOT / "docs/kernel_names.md").read_text(encoding="utf-8"))
+
     # --- include rules
 
     def test_include_rules_hold(self):

@@ -241,22 +241,22 @@ void compare(const AbOptions& options, Session& session) {
       row["target"] = report.target;
       row["architecture"] = report.architecture;
       row["entries"] = Json::array();
-      session.clear_progress();
-      session.text(fmt::format("{} ({})\n", name, report.architecture));
-      if (report.entries.empty()) session.text("  no entries\n");
+      std::string text = fmt::format("{} ({})\n", name, report.architecture);
+      if (report.entries.empty()) text += "  no entries\n";
       for (const NameComparison& entry : report.entries) {
         counts.add(entry.verdict);
-        session.text(text_of(entry));
+        text += text_of(entry);
         row["entries"].push_back(to_json(entry));
         if (!options.run) continue;
         session.progress(fmt::format("{}/{} {}: running", i + 1, files.size(), name));
         const std::optional<NameTiming> timing =
             run_names(report, entry, files[i].path, options.how);
         row["entries"].back()["run"] = timing ? to_json(*timing) : Json(nullptr);
-        session.clear_progress();
-        session.text(text_of(timing));
+        text += text_of(timing);
         if (timing && !timing->same_bits) session.finish_with(ExitCode::kCheckFailed);
       }
+      session.clear_progress();
+      session.text(text);
     } catch (const Error& error) {
       // Of many, the others still count; what the machine lacks, all of them lack.
       if (files.size() == 1 || error.code() == ErrorCode::kEnvironment) throw;
