@@ -41,7 +41,7 @@ struct GemmConfig {
   Schedule schedule = Schedule::kCooperative;
   // D's tile of one thread block, and K of one pipeline stage: tile_k is 128, one scale block.
   // A consumer multiplies parts of 64 rows: tile_m is 128 or 256 for two that share a tile, 128
-  // for two with a tile each. Streamed, tile_m is 8, 16, 32, 64 or 128 and tile_n 64 or 128.
+  // for two with a tile each. Streamed, tile_m is 8, 16, 32, 64 or 128 and tile_n 64, 128 or 192.
   int tile_m = 256;
   int tile_n = 128;
   int tile_k = 128;
@@ -89,9 +89,20 @@ inline constexpr int kConsumers = 2;
 [[nodiscard]] constexpr int cluster_size(const GemmConfig& config) noexcept {
   return config.cluster_m * config.cluster_n * config.num_splits;
 }
-// Thread blocks that a multiprocessor must have room for.
+// Thread blocks that a multiprocessor must have room for. Streamed, more sums than these need the
+// registers of both.
 [[nodiscard]] constexpr int blocks_per_multiprocessor(const GemmConfig& config) noexcept {
-  return config.schedule == Schedule::kStreamed ? 2 : 1;
+  constexpr int kMostSumsOfTwo = 64 * 128;
+  return config.schedule == Schedule::kStreamed && config.tile_m * config.tile_n <= kMostSumsOfTwo
+             ? 2
+             : 1;
+}
+// Recipe kBlock: scales of B that a stage holds. Each consumer of a wide tile has one of its own,
+// for tiles that are no multiple of 128 columns begin anywhere in a block of them.
+[[nodiscard]] constexpr int b_scales_of_stage(const GemmConfig& config) noexcept {
+  constexpr int kOneScale = 128;
+  return config.tile_n > kOneScale && config.schedule == Schedule::kStreamed ? config.tile_n / 64
+                                                                             : 1;
 }
 
 // Consumers that read the same stage, and the parts of 64 rows that each has of it.

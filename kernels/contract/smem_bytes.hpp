@@ -58,14 +58,14 @@ struct GemmSharedMemory {
 
 [[nodiscard]] constexpr GemmSharedMemory gemm_shared_memory(const GemmConfig& config) noexcept {
   constexpr int kScaleBytes = 4;
-  constexpr int kOneScaleBytes = 16;  // padded, so that what follows is aligned
+  constexpr int kFewScalesBytes = 16;  // up to four, padded, so that what follows is aligned
   GemmSharedMemory memory{};
   memory.a_stage_bytes = config.tile_m * config.tile_k;
   memory.b_stage_bytes = config.tile_n * config.tile_k;
   memory.a_scale_stage_bytes =
       is_block_scaled(config.recipe) ? (config.tile_m + max_scale_shift(config)) * kScaleBytes : 0;
   memory.b_scale_stage_bytes = config.recipe == ScaleRecipe::kBlock1d ? config.tile_n * kScaleBytes
-                               : config.recipe == ScaleRecipe::kBlock ? kOneScaleBytes
+                               : config.recipe == ScaleRecipe::kBlock ? kFewScalesBytes
                                                                       : 0;
   memory.column_scale_bytes =
       config.recipe == ScaleRecipe::kRow && config.schedule != Schedule::kStreamed

@@ -195,8 +195,9 @@ class ScaleProducer {
                        tile.row_b + row + lane_row, params.n, k_block);
           }
         }
-      } else if (lane_ == 0) {
-        bring_one(smem_.b_scale(stage), b_scale, min(tile.row_b, params.n - 1) / kScaleBlock,
+      } else if (lane_ < b_scales_of_stage(config)) {
+        const int row = tile.row_b + lane_ * kWarpGroupRows;
+        bring_one(smem_.b_scale(stage) + 4 * lane_, b_scale, min(row, params.n - 1) / kScaleBlock,
                   k_block);
       }
       if constexpr (path == ScalePath::kDecode) {

@@ -133,7 +133,8 @@ class StreamedConsumer {
         b_scale[0] = ptx::load_shared(smem_.b_scale(stage) + 4 * part_.b_row());
         b_scale[1] = ptx::load_shared(smem_.b_scale(stage) + 4 * (part_.b_row() + 8));
       } else {
-        b_scale[0] = b_scale[1] = ptx::load_shared(smem_.b_scale(stage));
+        const int of_part = b_scales_of_stage(config) > 1 ? part_.consumer % Part::num_b_parts : 0;
+        b_scale[0] = b_scale[1] = ptx::load_shared(smem_.b_scale(stage) + 4 * of_part);
       }
 #pragma unroll
       for (int group = 0; group < Part::a_rows / 8; ++group) {

@@ -33,8 +33,11 @@ GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_
       blocks_per_multiprocessor(config) * num_multiprocessors * (splits > 2 ? kShareableBlocks : 1);
   const double slots = std::max(1.0, std::floor(blocks / splits));
   const double rows = config.tile_m + config.tile_n;
-  // From a stage's arrival to its release, one K-block after the other.
-  const double chain = std::max(kCyclesPerRow * rows, 400.0 + 2.0 * config.tile_m);
+  // From a stage's arrival to its release, one K-block after the other; nobody fills the gaps of a
+  // thread block that has a multiprocessor to itself.
+  constexpr double kChainAlone = 850;
+  const double chain = std::max({kCyclesPerRow * rows, 400.0 + 2.0 * config.tile_m,
+                                 blocks_per_multiprocessor(config) == 1 ? kChainAlone : 0.0});
   const double sharing = (splits - 1) * 0.5 * config.tile_m * config.tile_n;
   candidate.waves = static_cast<std::int64_t>(std::ceil(tiles / slots));
   candidate.tile_cycles = k_blocks * chain + kStoreCyclesPerRow * config.tile_m + sharing;
@@ -43,8 +46,14 @@ GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_
       std::ceil(tiles * splits / num_multiprocessors) * k_blocks * rows * kCyclesPerRow;
   const double bytes = static_cast<double>(e.k) * static_cast<double>(e.m + e.n) +
                        2.0 * static_cast<double>(e.m) * static_cast<double>(e.n);
-  candidate.estimated_cycles =
-      kStart + std::max({busiest, loads + sharing, bytes / kBytesPerCycle + sharing});
+  // Of two that wait for memory the one with more to do beside it is slower; and one that promotes
+  // a K-block before it multiplies the next leaves gaps.
+  constexpr double kBeside = 0.03;
+  constexpr double kWithGaps = 0.92;
+  const bool has_gaps = config.sum == MainloopSum::kPromoted && config.unroll_k == 1;
+  const double memory = bytes / kBytesPerCycle / (has_gaps ? kWithGaps : 1);
+  candidate.estimated_cycles = kStart + kBeside * std::max(busiest, loads) +
+                               std::max({busiest, loads + sharing, memory + sharing});
   candidate.microseconds = candidate.estimated_cycles / kStreamedCyclesPerMicrosecond;
   return candidate;
 }

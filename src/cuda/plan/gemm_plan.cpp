@@ -263,9 +263,10 @@ std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
   constexpr int kLargestTile = 128;
   int tile_m = 8;  // the narrowest wgmma
   while (tile_m < e.m && tile_m < kLargestTile) tile_m *= 2;
-  for (const int tile_n : {64, 128}) {
-    // Sums of 128 x 128 need all registers of a multiprocessor for one thread block.
-    if (tile_m * tile_n > 64 * 128) continue;
+  for (const int tile_n : {64, 128, 192}) {
+    // Sums of 128 x 128 would take the registers of a whole multiprocessor to no avail. A wide tile
+    // reads A less often, which counts where A has many rows.
+    if (tile_m == 128 ? tile_n > 64 : tile_n == 192 && tile_m < 64) continue;
     shapes.push_back({Schedule::kStreamed, tile_m, tile_n, 1, 1, kAllStages, num_splits});
   }
   return shapes;
@@ -274,7 +275,7 @@ std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
 }  // namespace
 
 int most_stages(GemmConfig config) {
-  const int most = config.schedule == Schedule::kStreamed ? kMaxSharedBytesOfTwo : kMaxSharedBytes;
+  const int most = blocks_per_multiprocessor(config) == 2 ? kMaxSharedBytesOfTwo : kMaxSharedBytes;
   config.stages = 0;
   do {
     ++config.stages;
@@ -283,11 +284,11 @@ int most_stages(GemmConfig config) {
 }
 
 // K-blocks in the body of a streamed product's main loop, of which one is multiplied while another
-// is promoted: as many as their sums leave without spills where two thread blocks share the
-// registers.
+// is promoted: as many as their sums leave without spills.
 int streamed_unroll(const GemmConfig& config) {
   constexpr int kMost = 4;
-  const int registers_of_sums = streamed_consumers(config) == 1 ? 64 : 32;
+  const int registers_of_sums =
+      streamed_consumers(config) == 1 || blocks_per_multiprocessor(config) == 1 ? 64 : 32;
   return std::min(kMost, registers_of_sums / (streamed_part_rows(config) / 2));
 }
 
@@ -330,6 +331,7 @@ void set_shape(const TileShape& shape, int cluster_m, int cluster_n, GemmConfig&
   config.cluster_m = cluster_m;
   config.cluster_n = cluster_n;
   config.num_splits = shape.num_splits;
+  if (shape.schedule == Schedule::kStreamed) config.unroll_k = streamed_unroll(config);
 }
 
 // What kAutomaticSplits means. Of M, N, K and the GPU alone: a bias, a layout or a recipe must not
@@ -399,8 +401,6 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
   const auto consider = [&](const TileShape& shape, int cluster_m, int cluster_n) {
     GemmConfig config = base;
     set_shape(shape, cluster_m, cluster_n, config);
-    const bool is_streamed = shape.schedule == Schedule::kStreamed;
-    if (is_streamed) config.unroll_k = streamed_unroll(config);
     config.stages = shape.stages == kAllStages ? most_stages(config) : shape.stages;
     if (std::string reason = unsuitable(config, e); !reason.empty()) {
       if (refused != nullptr) refused->push_back({config, std::move(reason)});
