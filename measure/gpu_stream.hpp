@@ -34,7 +34,7 @@ class GpuStream {
     if (library == nullptr) {
       throw Error(ErrorCode::kEnvironment,
                   "libcuda.so.1 is not on the library search path; measuring on a GPU needs "
-                  "NVIDIA's driver. Install it, or name --backend cpu.");
+                  "NVIDIA's driver. Install it.");
     }
     const auto find = [library](const char* name, auto& function) {
       function =

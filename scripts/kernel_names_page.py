@@ -45,7 +45,7 @@ assembled four more times each, and count as identical if one code is common to 
   without measuring.
 * **tcgen05 products and Triton's for sm_100a change,** with up to {capmerc:.1f} times the bytes of `.nv.capmerc`, which `ptxas` keeps beside the code there. Compiled only: this project has
   run nothing on Blackwell.
-* **At -O2 nothing changes** ({o2}).
+* **At -O2** {o2}.
 * Octavo's kernels keep names without the word. Its SIMT kernels that change under it, which are those that quantize, were timed in both versions (docs/experiments.md,
   "Names and options of the compiler"): 128x128 blocks 6 to 9 % slower, others from 1.6 % faster at one shape to 1.7 % slower at another. `ptxas`'s `--register-usage-level` changes products' code,
   too; no level was faster by more than noise. So neither is an axis of the tuner.
@@ -89,7 +89,7 @@ def change(plain, with_word, key):
 def tables(results):
     first = results[0]
     lines = ["## Verdicts", "",
-             f"Machine code by {first['assembler']} at -O3 and the others named; PTX by the compiler in the second column. A dash: the assembler does not take it.", ""]
+             f"Machine code by the assemblers named, at -O3 where nothing else is said; PTX by the compiler in the second column. A dash: the assembler does not take it.", ""]
     lines.append("| kernel | PTX by | for | " + " | ".join(title_of(result) for result in results) + " |")
     lines.append("| --- | --- | --- |" + " --- |" * len(results))
     all_entries = [entries_of(result) for result in results]
@@ -101,7 +101,7 @@ def tables(results):
         lines.append(f"| {kernel_word(entry['entry'])} | {origin['compiler']} {origin['compiler_version']} | "
                      f"{row['architecture']} | " + " | ".join(verdicts) + " |")
     lines += ["", "## What differs", "",
-              f"{first['assembler']}, -O3, without -> with the word; operations by {first['disassembler']}, those whose number changes most.", "",
+              f"{title_of(first)}, without -> with the word; operations by {first['disassembler']}, those whose number changes most.", "",
               "| kernel | for | instructions | registers | bytes spilled | operations |", "| --- | --- | --- | --- | --- | --- |"]
     for row, entry in all_entries[0].values():
         if entry["verdict"] == "identical":
@@ -113,12 +113,13 @@ def tables(results):
             words += f", {len(changed) - 4} more"
         lines.append(f"| {kernel_word(entry['entry'])} | {row['architecture']} | {change(plain, with_word, 'instructions')} | "
                      f"{change(plain, with_word, 'registers')} | {change(plain, with_word, 'spill_store_bytes')} | {words} |")
-    runs = [(row, entry) for row, entry in all_entries[0].values() if entry.get("run")]
+    runs = [(row, entry) for row, entry in all_entries[0].values()
+            if entry.get("run") and "error" not in entry["run"]]
     if runs:
         lines += ["", "## Speed", "",
-                  f"{first['machine']['gpu']}, driver {first['machine']['driver']}: both versions on the same data, launched in turn, windows after as long a lead of the same work, seven of each. "
+                  f"{first['machine']['gpu']}, driver {first['machine']['driver']}: both versions on the same data, launched in turn, {first['rounds']} windows of {first['window_ms']:g} ms each after as long a lead of the same work. "
                   "Speed with the word over without: the median, then least and most of the windows. Kernels with the same code show the noise: power and clock follow what ran before, so that single "
-                  "windows stray by 15 % in products at the power limit, medians by 1 %. Every pair wrote the same bits.", "",
+                  "windows stray by 15 % in products at the power limit, medians by 1 %. " + written_by(runs), "",
                   "| kernel | code | us without | speed with the word |", "| --- | --- | --- | --- |"]
         for _, entry in runs:
             run = entry["run"]
@@ -127,10 +128,17 @@ def tables(results):
     return lines
 
 
+def written_by(runs):
+    other = [entry["entry"] for _, entry in runs if not entry["run"]["same_bits"]]
+    if other:
+        return "**Other bits** with the word: " + ", ".join(f"`{name}`" for name in other) + "."
+    return "Every pair wrote the same bits."
+
+
 def speed_of(result, entry):
     for row in result["rows"]:
         for found in row.get("entries", []):
-            if found["entry"] == entry and found.get("run"):
+            if found["entry"] == entry and found.get("run") and "error" not in found["run"]:
                 return f"{found['run']['speed_with_word']:.2f} times the speed"
     return "not run"
 
@@ -152,11 +160,11 @@ def main():
     results = [load(pathlib.Path(path)) for path in sys.argv[1:]]
     first = results[0]
     counts = first["counts"]
-    o2 = [f"{result['counts']['identical']} of {result['counts']['entries']} identical, {result['assembler']}"
+    o2 = [f"{result['counts']['identical']} of {result['counts']['entries']} are identical ({result['assembler']})"
           for result in results if result["optimization"] == 2]
     print(INTRODUCTION.format(entries=counts["entries"], files=len(first["rows"]), capmerc=capmerc_growth(first),
                               sgemm=speed_of(first, "sgemm_128x128x16"), mma_fp8=speed_of(first, "mma_sync_fp8_gemm"),
-                              o2="; ".join(o2) or "not in these results"))
+                              o2="; ".join(o2) or "nothing was compared"))
     print("\n".join(tables(results)))
 
 

@@ -182,9 +182,19 @@ class Corpus:
         if not (self.out / "manifest.json").is_file():
             raise SystemExit(f"generate.py: {self.out}: not empty, and without a manifest.json of an "
                              "earlier run. Name a folder that is empty or not there yet.")
+        try:
+            earlier = json.loads((self.out / "manifest.json").read_text())["files"]
+            stems = [str(file["file"]).removesuffix(".ptx") for file in earlier]
+        except (ValueError, KeyError, TypeError):
+            raise SystemExit(f"generate.py: {self.out}: its manifest.json is not of an earlier run. Name a "
+                             "folder that is empty or not there yet.") from None
+        ours = {f"{stem}{end}" for stem in stems for end in (".ptx", ".launch.json", ".json")}
+        foreign = sorted(path.name for path in present if path.name not in ours | {"manifest.json"})
+        if foreign:
+            raise SystemExit(f"generate.py: {self.out}: holds {foreign[0]}, which no earlier run wrote. Name a "
+                             "folder that is empty or not there yet.")
         for path in present:
-            if path.suffix in (".ptx", ".json") and path.is_file():
-                path.unlink()
+            path.unlink()
 
     def record(self, entry, arch, source, compiler, version, command):
         self.files.append({"file": f"{entry}.{arch}.ptx", "entry": entry, "arch": arch,

@@ -18,7 +18,7 @@ enum class NameVerdict : std::uint8_t {
   // assembler gives several codes for the same text from run to run, one of them in common.
   kIdentical,
   kReordered,  // the same instructions, each as often, in another order or with other registers
-  kDifferent,
+  kDifferent,  // others, or the same with other metadata
 };
 [[nodiscard]] constexpr const char* to_string(NameVerdict verdict) noexcept {
   switch (verdict) {
@@ -56,7 +56,7 @@ struct OperationCount {
 struct NameComparison {
   std::string entry;  // as in the PTX
   bool has_word;      // it had the word; the plain name is then the changed one
-  int num_parameters;
+  std::vector<std::size_t> parameter_bytes;  // 0: of a type that is not known
   NamedCode plain;
   NamedCode with_word;
   NameVerdict verdict;
@@ -96,6 +96,8 @@ struct NameTiming {
   std::vector<double> plain_us;
   std::vector<double> with_word_us;
   bool same_bits = false;  // of all they wrote
+  // Whether the plain version writes the same twice; if not, other bits are not the name's.
+  bool is_repeatable = true;
 };
 
 // Of an entry of a report whose name is one of Octavo's, for one product [m, n, k] with random

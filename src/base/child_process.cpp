@@ -9,9 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <thread>
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): not every libc declares it
 
@@ -26,6 +29,9 @@ Error not_started(const std::string& program, int code) {
 
 using Clock = std::chrono::steady_clock;
 
+// More than a compiler says; what comes behind is read and dropped.
+constexpr std::size_t kMostOutput = std::size_t{64} << 20U;
+
 // What is written to the pipe until its end; false if that is not there in time.
 bool read_all(int pipe, Clock::time_point deadline, std::string& output) {
   std::array<char, 65536> chunk{};
@@ -38,7 +44,20 @@ bool read_all(int pipe, Clock::time_point deadline, std::string& output) {
     const ssize_t count = ::read(pipe, chunk.data(), chunk.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return true;
-    output.append(chunk.data(), static_cast<std::size_t>(count));
+    output.append(chunk.data(),
+                  std::min(static_cast<std::size_t>(count), kMostOutput - output.size()));
+  }
+}
+
+// How the child ended; nothing if it has not by then, or somebody else took the answer.
+std::optional<int> wait_for(pid_t child, Clock::time_point deadline) {
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  for (;;) {
+    int status = 0;
+    const pid_t ended = ::waitpid(child, &status, WNOHANG);
+    if (ended == child) return status;
+    if ((ended < 0 && errno != EINTR) || Clock::now() > deadline) return std::nullopt;
+    std::this_thread::sleep_for(kPause);
   }
 }
 
@@ -57,8 +76,14 @@ Result<ChildResult> run_child(const std::vector<std::string>& arguments,
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  // A group of its own: what it starts is ended with it.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   pid_t child = 0;
-  const int code = ::posix_spawnp(&child, argv.front(), &actions, nullptr, argv.data(), environ);
+  const int code =
+      ::posix_spawnp(&child, argv.front(), &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   if (code != 0) {
@@ -66,14 +91,18 @@ Result<ChildResult> run_child(const std::vector<std::string>& arguments,
     return not_started(arguments.front(), code);
   }
   ChildResult result;
-  result.is_late = !read_all(ends[0], Clock::now() + limit, result.output);
+  const Clock::time_point deadline = Clock::now() + limit;
+  std::optional<int> status;
+  if (read_all(ends[0], deadline, result.output)) status = wait_for(child, deadline);
   ::close(ends[0]);
-  if (result.is_late) ::kill(child, SIGKILL);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  if (!status) {
+    result.is_late = true;
+    ::kill(-child, SIGKILL);
+    constexpr auto kToEnd = std::chrono::seconds(10);
+    status = wait_for(child, Clock::now() + kToEnd);
   }
-  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
-  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+  if (status && WIFSIGNALED(*status)) result.signal = WTERMSIG(*status);
+  if (status && WIFEXITED(*status)) result.exit_code = WEXITSTATUS(*status);
   return result;
 }
 

@@ -85,15 +85,20 @@ std::vector<fs::path> tool_folders() {
   return folders;
 }
 
+std::optional<std::string> tool_in(const fs::path& folder, const char* name) {
+  const fs::path path = folder / name;
+  std::error_code failed;
+  const fs::file_status status = fs::status(path, failed);
+  if (failed || !fs::is_regular_file(status) ||
+      (status.permissions() & fs::perms::owner_exec) == fs::perms::none) {
+    return std::nullopt;
+  }
+  return path.string();
+}
+
 std::optional<std::string> find_tool(const char* name) {
   for (const fs::path& folder : tool_folders()) {
-    const fs::path path = folder / name;
-    std::error_code failed;
-    const fs::file_status status = fs::status(path, failed);
-    if (!failed && fs::is_regular_file(status) &&
-        (status.permissions() & fs::perms::owner_exec) != fs::perms::none) {
-      return path.string();
-    }
+    if (std::optional<std::string> path = tool_in(folder, name)) return path;
   }
   return std::nullopt;
 }
@@ -196,7 +201,13 @@ class Ptxas : public Assembler {
     }
     if (ended.exit_code != 0) return refused(name(), ptx, file, architecture, ended.output);
     std::optional<std::vector<std::byte>> cubin = read_whole_file(output, kMaxCubinBytes);
-    if (!cubin) return no_folder();
+    if (!cubin) {
+      return Error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}: {} wrote no machine code for {}; it must be a real architecture "
+                      "such as sm_90a. Give one.",
+                      file, name(), architecture));
+    }
     return AssembledModule{std::move(*cubin), ended.output};
   }
 
@@ -323,9 +334,11 @@ Result<std::unique_ptr<Assembler>> make_assembler(const std::string& path) {
                "or name a ptxas with --ptxas.");
 }
 
-std::optional<Disassembler> Disassembler::find() {
+std::optional<Disassembler> Disassembler::find(const std::string& ptxas) {
   for (const char* tool : {"nvdisasm", "cuobjdump"}) {
-    const std::optional<std::string> path = find_tool(tool);
+    std::optional<std::string> path;
+    if (!ptxas.empty()) path = tool_in(fs::path(ptxas).parent_path(), tool);
+    if (!path) path = find_tool(tool);
     if (!path) continue;
     const Result<std::string> version = version_of(*path);
     if (!version.ok()) continue;

@@ -39,8 +39,9 @@ class Assembler {
 
 class Disassembler {
  public:
-  // Nothing where neither nvdisasm nor cuobjdump is found beside the assembler's places.
-  [[nodiscard]] static std::optional<Disassembler> find();
+  // nvdisasm or else cuobjdump: the one beside `ptxas`, if that is a path, else as a ptxas is
+  // found.
+  [[nodiscard]] static std::optional<Disassembler> find(const std::string& ptxas);
 
   // As in "nvdisasm 13.0.85".
   [[nodiscard]] const std::string& name() const { return name_; }

@@ -82,12 +82,11 @@ class Comparison {
     const std::vector<PtxToken> tokens = tokenize_ptx(ptx_, file_).value();
     const PtxModule module = read_ptx_module(tokens, file_).value();
     const std::unique_ptr<Assembler> assembler = make_assembler(options_.ptxas).value();
-    const std::optional<Disassembler> disassembler = Disassembler::find();
+    const std::optional<Disassembler> disassembler = Disassembler::find(options_.ptxas);
     NameEffectReport report;
     report.target = module.target;
     report.architecture = options_.architecture.empty() ? module.target : options_.architecture;
     report.assembler = assembler->name();
-    if (disassembler) report.disassembler = disassembler->name();
 
     const std::vector<Renaming> to_word = names_with_word(module, tokens);
     const std::vector<Renaming> from_word = names_without_word(module, tokens);
@@ -110,12 +109,20 @@ class Comparison {
     // Made when first needed.
     std::vector<AssembledModule> more_plain;
     std::vector<AssembledModule> more_with_word;
-    std::map<std::string, std::vector<std::string>> plain_words;
-    std::map<std::string, std::vector<std::string>> with_words;
+    using Operations = std::map<std::string, std::vector<std::string>>;
+    Operations plain_words;
+    Operations with_words;
     if (disassembler) {
-      plain_words = disassembler->operations(plain.cubin).value();
-      with_words = disassembler->operations(with_word.cubin).value();
+      Result<Operations> of_plain = disassembler->operations(plain.cubin);
+      Result<Operations> of_word = disassembler->operations(with_word.cubin);
+      // One of another toolkit may not know the code: numbers do, then.
+      if (of_plain.ok() && of_word.ok()) {
+        report.disassembler = disassembler->name();
+        plain_words = std::move(of_plain.value());
+        with_words = std::move(of_word.value());
+      }
     }
+    const bool is_disassembled = !report.disassembler.empty();
     for (const PtxEntry& entry : module.entries) {
       const auto named = [&entry](const std::vector<Renaming>& renamings) {
         for (const Renaming& renaming : renamings) {
@@ -123,8 +130,8 @@ class Comparison {
         }
         return entry.name;
       };
-      const Side a = side_of(plain, named(from_word), plain_words, disassembler.has_value());
-      const Side b = side_of(with_word, named(to_word), with_words, disassembler.has_value());
+      const Side a = side_of(plain, named(from_word), plain_words, is_disassembled);
+      const Side b = side_of(with_word, named(to_word), with_words, is_disassembled);
       NameComparison comparison = compared(entry, a, b);
       if (comparison.verdict != NameVerdict::kIdentical) {
         if (more_plain.empty()) {
@@ -200,7 +207,7 @@ class Comparison {
     NameComparison result;
     result.entry = entry.name;
     result.has_word = has_name_word(entry.name);
-    result.num_parameters = entry.num_parameters;
+    result.parameter_bytes = entry.parameter_bytes;
     result.plain = a.named;
     result.with_word = b.named;
     add_differences(a, b, result.differences);
@@ -215,8 +222,8 @@ class Comparison {
     if (result.differences.empty()) {
       result.verdict = NameVerdict::kIdentical;
     } else {
-      result.verdict =
-          result.operations.empty() ? NameVerdict::kReordered : NameVerdict::kDifferent;
+      const bool is_reordered = result.operations.empty() && a.code.text != b.code.text;
+      result.verdict = is_reordered ? NameVerdict::kReordered : NameVerdict::kDifferent;
     }
     return result;
   }
@@ -250,6 +257,9 @@ class Comparison {
         differences.push_back(fmt::format("section {} is new", kind));
       }
     }
+    if (!differences.empty() && a.code.text == b.code.text) {
+      differences.emplace_back("the instructions are the same bytes");
+    }
   }
 
   static void add_text_difference(const Side& a, const Side& b,
@@ -267,8 +277,11 @@ class Comparison {
       ++num_changed;
       first = std::min(first, at);
     }
-    differences.push_back(fmt::format("{} of {} instructions have other bits, the first at 0x{:x}",
-                                      num_changed, size / kInstructionBytes, first));
+    if (num_changed > 0) {
+      differences.push_back(
+          fmt::format("{} of {} instructions have other bits, the first at 0x{:x}", num_changed,
+                      size / kInstructionBytes, first));
+    }
   }
 
   std::string_view ptx_;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 
@@ -142,7 +143,12 @@ Result<MachineCode> machine_code_of(std::span<const std::byte> cubin, std::strin
       continue;
     }
     const std::string kind(name.substr(0, name.size() - ending.size()));
-    if (kind.find(".rel") != std::string::npos) continue;
+    // Sections of the whole file whose name happens to end like this.
+    constexpr std::array kOfFile{".nv", ".nv.merc", ".note.nv", ".debug"};
+    if (kind.find(".rel") != std::string::npos ||
+        std::find(kOfFile.begin(), kOfFile.end(), kind) != kOfFile.end()) {
+      continue;
+    }
     if (kind == ".text") {
       code.text.assign(bytes.begin(), bytes.end());
       has_text = true;

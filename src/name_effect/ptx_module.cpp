@@ -8,11 +8,51 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 namespace octavo {
 namespace {
 
 bool is(const PtxToken& token, std::string_view text) { return token.text == text; }
+
+// A token's text as a message quotes it.
+std::string quoted(const PtxToken& token) {
+  constexpr std::size_t kMost = 40;
+  std::string text(token.text.substr(0, kMost));
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return fmt::format("\"{}{}\"", text, token.text.size() > kMost ? "..." : "");
+}
+
+// Of the types that a parameter can have; 0 for other directives.
+std::size_t bytes_of_type(std::string_view type) {
+  for (const auto& [name, bytes] : {std::pair<std::string_view, std::size_t>{".b8", 1},
+                                    {".u8", 1},
+                                    {".s8", 1},
+                                    {".b16", 2},
+                                    {".u16", 2},
+                                    {".s16", 2},
+                                    {".f16", 2},
+                                    {".bf16", 2},
+                                    {".b32", 4},
+                                    {".u32", 4},
+                                    {".s32", 4},
+                                    {".f32", 4},
+                                    {".f16x2", 4},
+                                    {".bf16x2", 4},
+                                    {".b64", 8},
+                                    {".u64", 8},
+                                    {".s64", 8},
+                                    {".f64", 8},
+                                    {".b128", 16},
+                                    {".texref", 8},
+                                    {".samplerref", 8},
+                                    {".surfref", 8}}) {
+    if (type == name) return bytes;
+  }
+  return 0;
+}
 
 char closing_of(char open) { return open == '(' ? ')' : open == '[' ? ']' : '}'; }
 
@@ -47,7 +87,7 @@ class ModuleReader {
       return fail(tokens_[i], fmt::format("{} must follow, and the file ends", what));
     }
     if (tokens_[i + 1].kind != kind) {
-      return fail(tokens_[i + 1], fmt::format("\"{}\" follows {}; {} must", tokens_[i + 1].text,
+      return fail(tokens_[i + 1], fmt::format("{} follows {}; {} must", quoted(tokens_[i + 1]),
                                               tokens_[i].text, what));
     }
     return &tokens_[i + 1];
@@ -57,11 +97,10 @@ class ModuleReader {
     const PtxToken& token = tokens_[i];
     if (token.kind == PtxTokenKind::kPunctuation) return take_bracket(token);
     if (!open_.empty()) {
-      if (entry_ != nullptr && open_.size() == 1 && is(*open_.back(), "(") && is(token, ".param")) {
-        ++num_parameters_;
-      }
+      if (entry_ != nullptr && is(*open_.front(), "(")) take_parameter(token);
       return std::nullopt;
     }
+    if (is(token, ".pragma")) in_pragma_ = true;
     if (module_.version.empty()) {
       if (!is(token, ".version")) return fail(token, "a module begins with .version");
       const auto version = after(i, PtxTokenKind::kNumber, "a number");
@@ -80,7 +119,7 @@ class ModuleReader {
         return fail(*name.value(), "names with a % are of registers, not of entries");
       }
       entry_ = name.value();
-      num_parameters_ = 0;
+      parameter_bytes_.clear();
     }
     return std::nullopt;
   }
@@ -102,17 +141,34 @@ class ModuleReader {
       }
       open_.pop_back();
     } else if (c == ';' && open_.empty()) {
-      entry_ = nullptr;  // it was declared only
+      if (!in_pragma_) entry_ = nullptr;  // it was declared only
+      in_pragma_ = false;
     }
     return std::nullopt;
   }
 
+  // ".param .align 64 .b8 name[128]", word by word.
+  void take_parameter(const PtxToken& token) {
+    if (open_.size() == 1 && is(token, ".param")) {
+      parameter_bytes_.push_back(0);
+    } else if (parameter_bytes_.empty()) {
+      return;
+    } else if (open_.size() == 1 && token.kind == PtxTokenKind::kDirective) {
+      if (const std::size_t bytes = bytes_of_type(token.text)) parameter_bytes_.back() = bytes;
+    } else if (open_.size() == 2 && token.kind == PtxTokenKind::kNumber) {
+      std::uint32_t count = 0;
+      const char* end = token.text.data() + token.text.size();
+      const auto [stop, status] = std::from_chars(token.text.data(), end, count);
+      parameter_bytes_.back() *= status == std::errc() && stop == end ? count : 0;
+    }
+  }
+
   std::optional<Error> add_entry() {
     if (!defined_.insert(entry_->text).second) {
-      return fail(*entry_, fmt::format("entry {} is defined a second time", entry_->text));
+      return fail(*entry_, fmt::format("entry {} is defined a second time", quoted(*entry_)));
     }
     module_.entries.push_back(
-        {std::string(entry_->text), entry_->line, entry_->column, num_parameters_});
+        {std::string(entry_->text), entry_->line, entry_->column, parameter_bytes_});
     entry_ = nullptr;
     return std::nullopt;
   }
@@ -122,7 +178,8 @@ class ModuleReader {
   PtxModule module_;
   std::vector<const PtxToken*> open_;
   const PtxToken* entry_ = nullptr;  // whose body has not begun
-  int num_parameters_ = 0;
+  std::vector<std::size_t> parameter_bytes_;
+  bool in_pragma_ = false;
   std::set<std::string_view> defined_;
 };
 
@@ -151,6 +208,53 @@ std::vector<Renaming> rename_entries(const PtxModule& module, std::span<const Pt
   }
   return renamings;
 }
+
+// Follows a module's statements and says which tokens are no symbols, whatever they are spelled
+// like: instructions, what .target names, and what .pragma and .file say to others.
+class SymbolFilter {
+ public:
+  // Of every token in turn; `next`: the one behind it, or null.
+  bool may_be_symbol(const PtxToken& token, const PtxToken* next) {
+    if (token.kind == PtxTokenKind::kDirective) {
+      directive_ = token.text;
+      begins_ = is_guard_ = false;
+      return false;
+    }
+    if (token.kind == PtxTokenKind::kPunctuation) {
+      take(token.text.front());
+      return false;
+    }
+    const bool is_label = next != nullptr && is(*next, ":");
+    const bool is_instruction = begins_ && in_body_ > 0 && !is_label;
+    if (is_guard_) {  // its predicate; the instruction follows
+      is_guard_ = false;
+      return false;
+    }
+    begins_ = false;
+    if (is_instruction) return false;
+    return directive_ != ".target" && !(token.kind == PtxTokenKind::kString &&
+                                        (directive_ == ".pragma" || directive_ == ".file"));
+  }
+
+ private:
+  void take(char c) {
+    if (c == '{') ++in_body_;
+    if (c == '}' && in_body_ > 0) --in_body_;
+    if (c == '{' || c == '}' || c == ';' || c == ':') {
+      begins_ = true;
+      directive_ = {};
+    } else if (c == '@' && begins_) {
+      is_guard_ = true;
+    } else if (c != '!') {
+      begins_ = false;
+    }
+  }
+
+  std::string_view directive_;  // the last one of the statement
+  int in_body_ = 0;
+  bool begins_ = true;
+  bool is_guard_ = false;
+};
 
 // Whole debug strings, which end in a zero byte, in lists of .b8.
 class DebugBytes {
@@ -248,12 +352,15 @@ std::string rename_in_ptx(std::string_view text, std::span<const PtxToken> token
     result += by;
     at = old.data() + old.size();
   };
+  SymbolFilter filter;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const PtxToken& token = tokens[i];
-    if (token.kind == PtxTokenKind::kIdentifier) {
+    const bool may_be_symbol =
+        filter.may_be_symbol(token, i + 1 < tokens.size() ? &tokens[i + 1] : nullptr);
+    if (may_be_symbol && token.kind == PtxTokenKind::kIdentifier) {
       const auto found = names.find(token.text);
       if (found != names.end()) replace(token.text, found->second);
-    } else if (token.kind == PtxTokenKind::kString) {
+    } else if (may_be_symbol && token.kind == PtxTokenKind::kString) {
       const std::string_view inside = token.text.substr(1, token.text.size() - 2);
       const auto found = names.find(inside);
       if (found != names.end()) replace(inside, found->second);

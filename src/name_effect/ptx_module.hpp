@@ -2,6 +2,7 @@
 // A PTX module's entries, and the module with other names for them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -17,7 +18,7 @@ struct PtxEntry {
   std::string name;
   std::uint32_t line;
   std::uint32_t column;
-  int num_parameters;
+  std::vector<std::size_t> parameter_bytes;  // of each; 0: of a type that is not known
 };
 
 struct PtxModule {
@@ -50,8 +51,9 @@ struct Renaming {
                                                        std::span<const PtxToken> tokens);
 
 // The text with these names: where an entry is defined, declared, called, aliased or referred to,
-// in strings that consist of the name, and, where both have the same length, in the bytes of debug
-// sections. `tokens`: of `text`.
+// in strings that consist of the name (but not of .pragma and .file), and, where both have the same
+// length, in the bytes of debug sections. Instructions and targets that are spelled like an entry
+// stay. `tokens`: of `text`.
 [[nodiscard]] std::string rename_in_ptx(std::string_view text, std::span<const PtxToken> tokens,
                                         std::span<const Renaming> renamings);
 

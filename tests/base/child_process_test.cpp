@@ -35,6 +35,14 @@ TEST(ChildProcess, reports_signals_and_ends_what_takes_too_long) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
 }
 
+TEST(ChildProcess, ends_what_closes_its_output_and_goes_on) {
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(run_child({"sh", "-c", "exec >&- 2>&-; sleep 60"}, seconds(1)).value().is_late);
+  // And what it started.
+  EXPECT_TRUE(run_child({"sh", "-c", "sleep 60 & wait"}, seconds(1)).value().is_late);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
+}
+
 TEST(ChildProcess, says_what_cannot_be_started) {
   const Result<ChildResult> child = run_child({"/nowhere/at/all"}, seconds(1));
   ASSERT_FALSE(child.ok());

@@ -351,7 +351,7 @@ class CommandTest(unittest.TestCase):
             self.assertEqual((entry["entry"], entry["verdict"], entry["with_word"]["name"], entry["has_word"]),
                              ("matrix_product", "identical", "cutlassproduct", False))
             self.assertEqual(document["counts"], {"entries": 1, "identical": 1, "reordered": 0, "different": 0,
-                                                  "failed_files": 1})
+                                                  "failed": 1})
 
     def test_names_ab_reads_launch_files(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -371,7 +371,9 @@ class CommandTest(unittest.TestCase):
                                     ({"arguments": []}, "has 0 entries; it must be one for each of the kernel's 1"),
                                     ({"arguments": [{"i16": 3}]}, "a buffer, i32, f32 or u64"),
                                     ({"arguments": [{"buffer": "f99", "count": 1}]}, r"arguments\[0\].buffer"),
-                                    ({"arguments": [{"buffer": "f32"}]}, "count is missing")):
+                                    ({"arguments": [{"buffer": "f32"}]}, "count is missing"),
+                                    ({"arguments": [{"i32": 3}]}, "has 4 bytes; it must be as long as its parameter, which has 8"),
+                                    ({"arguments": [{"u64": 3}]}, "has no output")):
                 launch.write_text(json.dumps({**good, **change}), encoding="utf-8")
                 self.fails(BAD_USAGE, pattern, "names", "ab", path, "--run")
             launch.write_text("{", encoding="utf-8")

@@ -82,9 +82,9 @@ TEST(PtxModule, lists_entries_with_bodies) {
   EXPECT_EQ(module.entries[0].name, "first");
   EXPECT_EQ(module.entries[0].line, 6U);
   EXPECT_EQ(module.entries[0].column, 17U);
-  EXPECT_EQ(module.entries[0].num_parameters, 2);
+  EXPECT_THAT(module.entries[0].parameter_bytes, ElementsAre(8, 128));
   EXPECT_EQ(module.entries[1].name, "second");
-  EXPECT_EQ(module.entries[1].num_parameters, 0);
+  EXPECT_THAT(module.entries[1].parameter_bytes, testing::IsEmpty());
 }
 
 TEST(PtxModule, says_where_what_is_wrong) {
@@ -100,7 +100,7 @@ TEST(PtxModule, says_where_what_is_wrong) {
   EXPECT_THAT(error_of(kHead + ".entry%f() {}"), HasSubstr("k.ptx:4:7: names with a %"));
   EXPECT_THAT(error_of(kHead + ".entry f(.param .u64 p)"), HasSubstr("k.ptx:4:8: this entry has"));
   EXPECT_THAT(error_of(entry + ".entry matrix_product() {}"),
-              HasSubstr("k.ptx:7:8: entry matrix_product is defined a second time"));
+              HasSubstr("k.ptx:7:8: entry \"matrix_product\" is defined a second time"));
   EXPECT_THAT(error_of(kHead + ".entry f(.param .u64 p] {}"),
               HasSubstr("k.ptx:4:23: ] stands here where ) would close line 4"));
   EXPECT_THAT(error_of(entry + "}"), HasSubstr("k.ptx:7:1: this } closes nothing"));
@@ -122,7 +122,7 @@ TEST(PtxModule, renames_an_entry_everywhere) {
                            "  // matrix_product\n  ld.param.u64 %rd1, [matrix_product_param_0];\n"
                            "  mov.u64 %rd2, matrix_product;\n  call (r), matrix_product, (p);\n}\n"
                            ".alias other, matrix_product;\n.file 1 \"/src/matrix_product.cu\"\n"
-                           ".pragma \"matrix_product\";\n";
+                           ".pragma \"matrix_product\";\n.attribute \"matrix_product\";\n";
   const std::string renamed = with_word(text);
   EXPECT_EQ(renamed, kHead +
                          ".extern .entry cutlassproduct(.param .u64 matrix_product_param_0);\n"
@@ -130,7 +130,46 @@ TEST(PtxModule, renames_an_entry_everywhere) {
                          "  // matrix_product\n  ld.param.u64 %rd1, [matrix_product_param_0];\n"
                          "  mov.u64 %rd2, cutlassproduct;\n  call (r), cutlassproduct, (p);\n}\n"
                          ".alias other, cutlassproduct;\n.file 1 \"/src/matrix_product.cu\"\n"
-                         ".pragma \"cutlassproduct\";\n");
+                         ".pragma \"matrix_product\";\n.attribute \"cutlassproduct\";\n");
+}
+
+// An entry may have the name of an instruction or of a target.
+TEST(PtxModule, instructions_and_targets_are_no_names) {
+  const std::string text =
+      ".version 8.7\n.target sm_90a, debug\n.address_size 64\n"
+      ".entry add(.param .f32 add_param_0) {\n  add.f32 %f1, %f1, %f1;\n@%p1 add.s32 %r1, %r1, 1;\n"
+      "add: add.s32 %r1, %r1, 1;\n@!%p1 bra add;\n{ add.f32 %f1, %f1, %f1; }\n  mov.u64 %rd1, "
+      "add;\n}\n"
+      ".entry debug() { ret; }\n.entry ret() {\n  ret;\n}\n";
+  EXPECT_EQ(
+      with_word(text),
+      ".version 8.7\n.target sm_90a, debug\n.address_size 64\n"
+      ".entry cutlass_add(.param .f32 add_param_0) {\n  add.f32 %f1, %f1, %f1;\n@%p1 add.s32 %r1, "
+      "%r1, 1;\n"
+      "cutlass_add: add.s32 %r1, %r1, 1;\n@!%p1 bra cutlass_add;\n{ add.f32 %f1, %f1, %f1; }\n"
+      "  mov.u64 %rd1, cutlass_add;\n}\n"
+      ".entry cutlass_debug() { ret; }\n.entry cutlass_ret() {\n  ret;\n}\n");
+}
+
+TEST(PtxModule, a_pragma_in_an_entrys_head_is_part_of_it) {
+  EXPECT_THAT(entries_of(kHead + ".entry f(.param .u64 p) .pragma \"nounroll\"; { ret; }"),
+              ElementsAre("f"));
+}
+
+TEST(PtxModule, knows_the_size_of_parameters) {
+  const PtxModule module = module_of(
+      kHead +
+      ".entry f(.param .u64 .ptr .global .align 1 a, .param .f32 b, .param .align 64 .b8 c[128], "
+      ".param .odd d, .param .u16 e[3]) { ret; }");
+  EXPECT_THAT(module.entries.at(0).parameter_bytes, ElementsAre(8, 4, 128, 0, 6));
+}
+
+TEST(PtxModule, quotes_little_and_nothing_that_a_terminal_obeys) {
+  const std::string long_name(5000, 'x');
+  EXPECT_LT(error_of(kHead + ".entry " + long_name + "() {} .entry " + long_name + "() {}").size(),
+            300U);
+  EXPECT_LT(error_of(".version " + long_name).size(), 300U);
+  EXPECT_EQ(error_of(kHead + ".entry \"\x1b[2J\"").find('\x1b'), std::string::npos);
 }
 
 std::string bytes_of(const std::string& text, const char* between) {

@@ -38,7 +38,7 @@ class LaunchReader {
  public:
   explicit LaunchReader(const fs::path& path) : file_(path.string(), "launch") {}
 
-  KernelLaunch read(const fs::path& metadata, int num_parameters) {
+  KernelLaunch read(const fs::path& metadata, const std::vector<std::size_t>& parameter_bytes) {
     const nlohmann::json document = file_.parse();
     if (!document.is_object() || !document.contains("grid") || !document.contains("arguments")) {
       file_.fail("the document", "lacks grid or arguments", "an object that has both");
@@ -66,15 +66,31 @@ class LaunchReader {
     if (is_triton) {
       read_triton(metadata, has_block, document.contains("shared_bytes"), launch);
       has_block = true;
-      while (static_cast<int>(launch.arguments.size()) < num_parameters) {
+      while (launch.arguments.size() < parameter_bytes.size()) {
         launch.arguments.emplace_back(std::uint64_t{0});
       }
     }
     if (!has_block) file_.fail("block", "is missing", "[x, y, z]");
-    if (static_cast<int>(launch.arguments.size()) != num_parameters) {
+    if (launch.arguments.size() != parameter_bytes.size()) {
       file_.fail("arguments", fmt::format("has {} entries", launch.arguments.size()),
-                 fmt::format("one for each of the kernel's {} parameters", num_parameters));
+                 fmt::format("one for each of the kernel's {} parameters", parameter_bytes.size()));
     }
+    bool has_output = false;
+    for (std::size_t i = 0; i < parameter_bytes.size(); ++i) {
+      const LaunchArgument& argument = launch.arguments[i];
+      const bool has_four =
+          std::holds_alternative<std::int32_t>(argument) || std::holds_alternative<float>(argument);
+      const std::size_t bytes = has_four ? 4 : 8;
+      if (parameter_bytes[i] != bytes) {
+        file_.fail(fmt::format("arguments[{}]", i), fmt::format("has {} bytes", bytes),
+                   parameter_bytes[i] == 0
+                       ? std::string("of a kernel whose parameters have known types")
+                       : fmt::format("as long as its parameter, which has {}", parameter_bytes[i]));
+      }
+      const auto* buffer = std::get_if<LaunchBuffer>(&argument);
+      has_output = has_output || (buffer != nullptr && buffer->is_output);
+    }
+    if (!has_output) file_.fail("arguments", "has no output", "a list with \"output\": true in it");
     return launch;
   }
 
@@ -164,10 +180,11 @@ class LaunchReader {
 
 }  // namespace
 
-std::optional<KernelLaunch> read_launch(const fs::path& ptx, int num_parameters) {
+std::optional<KernelLaunch> read_launch(const fs::path& ptx,
+                                        const std::vector<std::size_t>& parameter_bytes) {
   const fs::path path = beside(ptx, ".launch.json");
   if (!is_file(path)) return std::nullopt;
-  return LaunchReader(path).read(beside(ptx, ".json"), num_parameters);
+  return LaunchReader(path).read(beside(ptx, ".json"), parameter_bytes);
 }
 
 ProductExtents read_product_extents(const fs::path& ptx) {

@@ -7,12 +7,12 @@
 //                  {"buffer": "f32", "count": 4096, "fill": "poison", "output": true},
 //                  {"i32": 4096}, {"f32": 0.5}, {"u64": 0}]}
 //
-// One argument for each of the kernel's parameters, in order. buffer: f32, bf16, f16, e4m3, e5m2 or
-// i32; fill: normal, uniform (0 to 1), ones, zeros or poison (every byte 0xFF); what is an
-// output is compared. cluster, shared_bytes (dynamic) and flop may be left out. Beside Triton's own
-// metadata (NAME.json: num_warps, shared) so may block, and the pointers that Triton adds at the
-// end. For a kernel of Octavo's: {"m": 4096, "n": 4096, "k": 4096}, which is also what counts
-// without a file.
+// One argument for each of the kernel's parameters, in order; parameters of 4 or 8 bytes, then.
+// buffer: f32, bf16, f16, e4m3, e5m2 or i32; fill: normal, uniform (0 to 1), ones, zeros or poison
+// (every byte 0xFF); what is an output is compared. cluster, shared_bytes (dynamic) and flop may be
+// left out. Beside Triton's own metadata (NAME.json: num_warps, shared) so may block, and the
+// pointers that Triton adds at the end. For a kernel of Octavo's: {"m": 4096, "n": 4096, "k":
+// 4096}, which is also what counts without a file.
 #pragma once
 
 #include <cstdint>
@@ -61,9 +61,10 @@ struct ProductExtents {
 };
 
 // Of FILE.ptx: FILE.launch.json, and FILE.json where Triton wrote one. Nothing without the first.
-// `num_parameters`: of the entry. Throws Error kIo or kBadFile.
-[[nodiscard]] std::optional<KernelLaunch> read_launch(const std::filesystem::path& ptx,
-                                                      int num_parameters);
+// `parameter_bytes`: of the entry. Throws Error kIo or kBadFile, also if an argument has not its
+// parameter's size, or nothing is an output.
+[[nodiscard]] std::optional<KernelLaunch> read_launch(
+    const std::filesystem::path& ptx, const std::vector<std::size_t>& parameter_bytes);
 [[nodiscard]] ProductExtents read_product_extents(const std::filesystem::path& ptx);
 
 }  // namespace octavo::cli

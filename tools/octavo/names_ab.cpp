@@ -73,7 +73,8 @@ Origins read_manifest(const fs::path& folder) {
 
 struct PtxFile {
   fs::path path;
-  Json origin;  // null: not known
+  std::string name;  // below the folder given
+  Json origin;       // null: not known
 };
 
 // The files given, and every .ptx below the folders given.
@@ -82,7 +83,7 @@ std::vector<PtxFile> ptx_files(const std::vector<std::string>& paths) {
   for (const std::string& given : paths) {
     std::error_code failed;
     if (!fs::is_directory(given, failed)) {
-      files.push_back({given, nullptr});
+      files.push_back({given, fs::path(given).filename().string(), nullptr});
       continue;
     }
     std::vector<fs::path> found;
@@ -100,8 +101,10 @@ std::vector<PtxFile> ptx_files(const std::vector<std::string>& paths) {
     std::sort(found.begin(), found.end());
     const Origins origins = read_manifest(given);
     for (const fs::path& path : found) {
-      const auto origin = origins.find(path.filename().string());
-      files.push_back({path, origin == origins.end() ? Json(nullptr) : origin->second});
+      std::string name = path.lexically_relative(given).string();
+      const auto origin = origins.find(name);
+      files.push_back(
+          {path, std::move(name), origin == origins.end() ? Json(nullptr) : origin->second});
     }
   }
   return files;
@@ -110,7 +113,16 @@ std::vector<PtxFile> ptx_files(const std::vector<std::string>& paths) {
 std::string read_text(const fs::path& path) {
   std::error_code failed;
   std::ifstream file;
-  if (fs::is_regular_file(path, failed)) file.open(path, std::ios::binary);
+  constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30U;
+  if (fs::is_regular_file(path, failed)) {
+    if (fs::file_size(path, failed) > kMostBytes) {
+      throw Error(ErrorCode::kBadFile,
+                  fmt::format("{}: the file has more than {} bytes. Give smaller "
+                              "modules.",
+                              path.string(), kMostBytes));
+    }
+    file.open(path, std::ios::binary);
+  }
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file.is_open() || file.bad()) {
     throw Error(ErrorCode::kIo, fmt::format("{}: the file cannot be read; it must be PTX. Check "
@@ -135,17 +147,21 @@ Json to_json(const NamedCode& code) {
 
 // What a run gave: its times, and the plain version's over the other's, in each round and in the
 // median (above 1: the word makes it faster).
-Json to_json(const NameTiming& timing) {
+Json to_json(const NameRun& run) {
+  const NameTiming& timing = run.timing;
   std::vector<double> ratios;
   for (std::size_t i = 0; i < timing.plain_us.size(); ++i) {
     ratios.push_back(timing.plain_us[i] / timing.with_word_us[i]);
   }
-  return {{"plain_us", measure::quantile(timing.plain_us, 0.5)},
+  const double plain_us = measure::quantile(timing.plain_us, 0.5);
+  return {{"plain_us", plain_us},
           {"with_word_us", measure::quantile(timing.with_word_us, 0.5)},
+          {"plain_tflops", run.flop > 0 ? Json(run.flop / plain_us * 1e-6) : Json(nullptr)},
           {"speed_with_word", measure::quantile(ratios, 0.5)},
           {"least", measure::quantile(ratios, 0)},
           {"most", measure::quantile(ratios, 1)},
-          {"same_bits", timing.same_bits}};
+          {"same_bits", timing.same_bits},
+          {"is_repeatable", timing.is_repeatable}};
 }
 
 Json to_json(const NameComparison& entry) {
@@ -190,15 +206,18 @@ std::string text_of(const NameComparison& entry) {
   return text + "\n";
 }
 
-std::string text_of(const std::optional<NameTiming>& timing) {
-  if (!timing) return "    not run: without a launch file, for another GPU, or for many products\n";
-  const Json json = to_json(*timing);
+std::string text_of(const std::optional<NameRun>& run) {
+  if (!run) return "    not run: without a launch file, for another GPU, or for many products\n";
+  const Json json = to_json(*run);
   return fmt::format(
       "    {:.2f} us plain, {:.2f} us with the word: {:.4f} times as fast ({:.4f} to {:.4f}); {}\n",
       json["plain_us"].get<double>(), json["with_word_us"].get<double>(),
       json["speed_with_word"].get<double>(), json["least"].get<double>(),
       json["most"].get<double>(),
-      timing->same_bits ? "the same bits" : "OTHER BITS: the results differ");
+      !run->timing.is_repeatable
+          ? "NOT REPEATABLE: the plain version alone gives other bits each time"
+      : run->timing.same_bits ? "the same bits"
+                              : "OTHER BITS: the results differ");
 }
 
 struct Counts {
@@ -206,7 +225,7 @@ struct Counts {
   int identical = 0;
   int reordered = 0;
   int different = 0;
-  int failed = 0;  // files
+  int failed = 0;  // files that are no PTX, and runs that failed
 
   void add(NameVerdict verdict) {
     ++entries;
@@ -233,7 +252,7 @@ void compare(const AbOptions& options, Session& session) {
   for (std::size_t i = 0; i < files.size(); ++i) {
     const std::string name = files[i].path.string();
     session.progress(fmt::format("{}/{} {}", i + 1, files.size(), name));
-    Json row = {{"file", files[i].path.filename().string()}, {"origin", files[i].origin}};
+    Json row = {{"file", files[i].name}, {"origin", files[i].origin}};
     try {
       const NameEffectReport report = compare_names(read_text(files[i].path), name, options.effect);
       assembler = report.assembler;
@@ -249,11 +268,17 @@ void compare(const AbOptions& options, Session& session) {
         row["entries"].push_back(to_json(entry));
         if (!options.run) continue;
         session.progress(fmt::format("{}/{} {}: running", i + 1, files.size(), name));
-        const std::optional<NameTiming> timing =
-            run_names(report, entry, files[i].path, options.how);
-        row["entries"].back()["run"] = timing ? to_json(*timing) : Json(nullptr);
-        text += text_of(timing);
-        if (timing && !timing->same_bits) session.finish_with(ExitCode::kCheckFailed);
+        try {
+          const std::optional<NameRun> run = run_names(report, entry, files[i].path, options.how);
+          row["entries"].back()["run"] = run ? to_json(*run) : Json(nullptr);
+          text += text_of(run);
+          if (run && !run->timing.same_bits) session.finish_with(ExitCode::kCheckFailed);
+        } catch (const Error& error) {
+          if (files.size() == 1 || error.code() == ErrorCode::kEnvironment) throw;
+          ++counts.failed;
+          row["entries"].back()["run"] = {{"error", error.what()}};
+          text += fmt::format("    not run: {}\n", error.what());
+        }
       }
       session.clear_progress();
       session.text(text);
@@ -269,11 +294,11 @@ void compare(const AbOptions& options, Session& session) {
   }
   session.clear_progress();
   if (counts.failed > 0) session.finish_with(ExitCode::kCheckFailed);
-  session.text(
-      fmt::format("{} entries of {} files by {} -O{}: {} identical, {} reordered, {} different{}\n",
-                  counts.entries, files.size(), assembler, options.effect.optimization,
-                  counts.identical, counts.reordered, counts.different,
-                  counts.failed > 0 ? fmt::format("; {} files failed", counts.failed) : ""));
+  session.text(fmt::format(
+      "{} entries of {} files by {} -O{}: {} identical, {} reordered, {} different{}\n",
+      counts.entries, files.size(), assembler, options.effect.optimization, counts.identical,
+      counts.reordered, counts.different,
+      counts.failed > 0 ? fmt::format("; {} files or runs failed", counts.failed) : ""));
   session.text(disassembler.empty()
                    ? "Neither nvdisasm nor cuobjdump was found: operations are counted by bits 0 "
                      "to 11 of the instructions, without their modifiers.\n"
@@ -286,13 +311,15 @@ void compare(const AbOptions& options, Session& session) {
                    {"assembler", assembler},
                    {"optimization", options.effect.optimization},
                    {"machine", options.run ? machine() : Json(nullptr)},
+                   {"rounds", options.run ? Json(options.how.rounds) : Json(nullptr)},
+                   {"window_ms", options.run ? Json(options.how.window_ms) : Json(nullptr)},
                    {"disassembler", disassembler.empty() ? Json(nullptr) : Json(disassembler)},
                    {"counts",
                     {{"entries", counts.entries},
                      {"identical", counts.identical},
                      {"reordered", counts.reordered},
                      {"different", counts.different},
-                     {"failed_files", counts.failed}}},
+                     {"failed", counts.failed}}},
                    {"rows", std::move(rows)}};
   if (!options.out.empty()) write_result(document, options.out);
   session.document(std::move(document));

@@ -57,11 +57,12 @@ std::vector<std::byte> pool_of(const LaunchBuffer& buffer, std::uint64_t seed) {
 class GenericRun {
  public:
   explicit GenericRun(const KernelLaunch& launch) : launch_(launch) {
-    std::uint64_t seed = 1;
     for (const LaunchArgument& argument : launch.arguments) {
       values_.push_back(0);
       if (const auto* buffer = std::get_if<LaunchBuffer>(&argument)) {
-        memories_.push_back(filled(*buffer, seed++));
+        const auto element = static_cast<std::size_t>(size_bytes(buffer->dtype));
+        buffers_.push_back(*buffer);
+        memories_.emplace_back(kGpu, static_cast<std::size_t>(buffer->count) * element);
         const void* data = memories_.back().data();
         std::memcpy(&values_.back(), &data, sizeof(data));
       } else if (const auto* number = std::get_if<std::int32_t>(&argument)) {
@@ -81,7 +82,9 @@ class GenericRun {
     const measure::GpuKernel with_word(gpu_, report.with_word_cubin, entry.with_word.name,
                                        launch_.shape);
     NameTiming timing;
-    timing.same_bits = outputs_of(plain) == outputs_of(with_word);
+    const std::vector<std::byte> bits = outputs_of(plain);
+    timing.same_bits = bits == outputs_of(with_word);
+    timing.is_repeatable = bits == outputs_of(plain);
     const measure::Graph plain_graph(gpu_, [&] { launch_many(plain); });
     const measure::Graph word_graph(gpu_, [&] { launch_many(with_word); });
     for (int round = 0; round < options.rounds; ++round) {
@@ -98,13 +101,11 @@ class GenericRun {
  private:
   static constexpr int kLaunches = 8;  // of a graph
 
-  DeviceMemory filled(const LaunchBuffer& buffer, std::uint64_t seed) const {
-    const auto element = static_cast<std::size_t>(size_bytes(buffer.dtype));
-    DeviceMemory memory(kGpu, static_cast<std::size_t>(buffer.count) * element);
+  // The same every time.
+  void fill(const LaunchBuffer& buffer, std::uint64_t seed, const DeviceMemory& memory) const {
     if (buffer.fill == BufferFill::kPoison || buffer.fill == BufferFill::kZeros) {
       gpu_.fill(memory.data(), buffer.fill == BufferFill::kZeros ? 0 : 0xFF, memory.num_bytes());
-      gpu_.wait();
-      return memory;
+      return;
     }
     const std::vector<std::byte> pool = pool_of(buffer, seed);
     DeviceMemory source(kGpu, pool.size());
@@ -113,32 +114,21 @@ class GenericRun {
       gpu_.copy(static_cast<std::byte*>(memory.data()) + done, source.data(),
                 std::min(pool.size(), memory.num_bytes() - done));
     }
+    // What is copied from goes with this function.
     gpu_.wait();
-    return memory;
   }
 
-  // What one launch writes to all outputs, over poison.
+  // What one launch on fresh buffers leaves in all outputs.
   std::vector<std::byte> outputs_of(const measure::GpuKernel& kernel) {
-    std::vector<const DeviceMemory*> outputs;
-    std::size_t at = 0;
-    std::size_t num_bytes = 0;
-    for (const LaunchArgument& argument : launch_.arguments) {
-      const auto* buffer = std::get_if<LaunchBuffer>(&argument);
-      if (buffer == nullptr) continue;
-      const DeviceMemory& memory = memories_[at++];
-      if (!buffer->is_output) continue;
-      constexpr unsigned char kPoison = 0xFF;
-      gpu_.fill(memory.data(), kPoison, memory.num_bytes());
-      outputs.push_back(&memory);
-      num_bytes += memory.num_bytes();
-    }
+    for (std::size_t i = 0; i < buffers_.size(); ++i) fill(buffers_[i], i + 1, memories_[i]);
     kernel.launch(addresses_.data());
     gpu_.wait();
-    std::vector<std::byte> bytes(num_bytes);
-    std::size_t begin = 0;
-    for (const DeviceMemory* memory : outputs) {
-      memory->copy_to_host(bytes.data() + begin, memory->num_bytes());
-      begin += memory->num_bytes();
+    std::vector<std::byte> bytes;
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+      if (!buffers_[i].is_output) continue;
+      const std::size_t begin = bytes.size();
+      bytes.resize(begin + memories_[i].num_bytes());
+      memories_[i].copy_to_host(bytes.data() + begin, memories_[i].num_bytes());
     }
     return bytes;
   }
@@ -159,7 +149,8 @@ class GenericRun {
 
   const KernelLaunch& launch_;
   measure::GpuStream gpu_;
-  std::vector<DeviceMemory> memories_;
+  std::vector<LaunchBuffer> buffers_;
+  std::vector<DeviceMemory> memories_;  // of each buffer
   std::vector<std::uint64_t> values_;
   std::vector<void*> addresses_;
 };
@@ -175,9 +166,8 @@ std::vector<NameField> octavo_fields(const std::string& name) {
 
 }  // namespace
 
-std::optional<NameTiming> run_names(const NameEffectReport& report, const NameComparison& entry,
-                                    const std::filesystem::path& ptx,
-                                    const NameRunOptions& options) {
+std::optional<NameRun> run_names(const NameEffectReport& report, const NameComparison& entry,
+                                 const std::filesystem::path& ptx, const NameRunOptions& options) {
   // Code runs on GPUs of its own generation only; Octavo's are of compute capability 9.0.
   if (!report.architecture.starts_with("sm_90")) return std::nullopt;
   if (const std::vector<NameField> fields = octavo_fields(entry.entry); !fields.empty()) {
@@ -185,11 +175,13 @@ std::optional<NameTiming> run_names(const NameEffectReport& report, const NameCo
     const NameField of_one{"grouping", "none"};
     if (std::find(fields.begin(), fields.end(), of_one) == fields.end()) return std::nullopt;
     const ProductExtents e = read_product_extents(ptx);
-    return time_octavo_names(report, entry, e.m, e.n, e.k, options.rounds, options.window_ms);
+    return NameRun{
+        time_octavo_names(report, entry, e.m, e.n, e.k, options.rounds, options.window_ms),
+        2.0 * static_cast<double>(e.m) * static_cast<double>(e.n) * static_cast<double>(e.k)};
   }
-  const std::optional<KernelLaunch> launch = read_launch(ptx, entry.num_parameters);
+  const std::optional<KernelLaunch> launch = read_launch(ptx, entry.parameter_bytes);
   if (!launch) return std::nullopt;
-  return GenericRun(*launch).run(report, entry, options);
+  return NameRun{GenericRun(*launch).run(report, entry, options), launch->flop};
 }
 
 }  // namespace octavo::cli

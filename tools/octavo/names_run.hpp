@@ -14,12 +14,17 @@ struct NameRunOptions {
   double window_ms = 40;
 };
 
+struct NameRun {
+  NameTiming timing;
+  double flop = 0;  // of a launch; 0: not known
+};
+
 // Nothing if there is no launch file for a kernel that is not Octavo's, its code is for another
 // GPU, or it is a kernel of Octavo's for many products. Throws Error where the launch file is wrong
 // or the launch fails.
-[[nodiscard]] std::optional<NameTiming> run_names(const NameEffectReport& report,
-                                                  const NameComparison& entry,
-                                                  const std::filesystem::path& ptx,
-                                                  const NameRunOptions& options);
+[[nodiscard]] std::optional<NameRun> run_names(const NameEffectReport& report,
+                                               const NameComparison& entry,
+                                               const std::filesystem::path& ptx,
+                                               const NameRunOptions& options);
 
 }  // namespace octavo::cli

@@ -135,7 +135,9 @@ NameTiming time_octavo_names(const NameEffectReport& report, const NameCompariso
   with_word.function = word_function.function();
 
   NameTiming timing;
-  timing.same_bits = measurement.result(plain) == measurement.result(with_word);
+  const std::vector<std::uint8_t> bits = measurement.result(plain);
+  timing.same_bits = bits == measurement.result(with_word);
+  timing.is_repeatable = bits == measurement.result(plain);
   for (int round = 0; round < rounds; ++round) {
     const auto measure_plain = [&] { timing.plain_us.push_back(measurement.microseconds(plain)); };
     if (round % 2 == 0) measure_plain();
