@@ -195,10 +195,10 @@ class ScaleProducer {
                        tile.row_b + row + lane_row, params.n, k_block);
           }
         }
-      } else if (lane_ < b_scales_of_stage(config)) {
-        const int row = tile.row_b + lane_ * kWarpGroupRows;
-        bring_one(smem_.b_scale(stage) + 4 * lane_, b_scale, min(row, params.n - 1) / kScaleBlock,
-                  k_block);
+      } else if (b_scales_of_stage(config) > 1 ? lane_ < b_scales_of_stage(config) : lane_ == 0) {
+        const int part = b_scales_of_stage(config) > 1 ? lane_ : 0;
+        bring_one(smem_.b_scale(stage) + 4 * part, b_scale,
+                  min(tile.row_b + part * kWarpGroupRows, params.n - 1) / kScaleBlock, k_block);
       }
       if constexpr (path == ScalePath::kDecode) {
         ptx::mbarrier_arrive(smem_.full(stage));
