@@ -46,12 +46,15 @@ GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_
       std::ceil(tiles * splits / num_multiprocessors) * k_blocks * rows * kCyclesPerRow;
   const double bytes = static_cast<double>(e.k) * static_cast<double>(e.m + e.n) +
                        2.0 * static_cast<double>(e.m) * static_cast<double>(e.n);
-  // Of two that wait for memory the one with more to do beside it is slower; and one that promotes
-  // a K-block before it multiplies the next leaves gaps.
+  // Of two that wait for memory the one with more to do beside it is slower. A stage that two
+  // consumers share waits for the later of them, and one that promotes a K-block before it
+  // multiplies the next leaves gaps.
   constexpr double kBeside = 0.03;
-  constexpr double kWithGaps = 0.92;
-  const bool has_gaps = config.sum == MainloopSum::kPromoted && config.unroll_k == 1;
-  const double memory = bytes / kBytesPerCycle / (has_gaps ? kWithGaps : 1);
+  constexpr double kOfTwoConsumers = 0.95;
+  constexpr double kOneAfterTheOther = 0.92;
+  double share = streamed_consumers(config) == 2 ? kOfTwoConsumers : 1;
+  if (config.sum == MainloopSum::kPromoted && config.unroll_k == 1) share = kOneAfterTheOther;
+  const double memory = bytes / kBytesPerCycle / share;
   candidate.estimated_cycles = kStart + kBeside * std::max(busiest, loads) +
                                std::max({busiest, loads + sharing, memory + sharing});
   candidate.microseconds = candidate.estimated_cycles / kStreamedCyclesPerMicrosecond;
