@@ -109,7 +109,7 @@ struct NameTiming {
                                            std::int64_t n, std::int64_t k, int rounds,
                                            double window_ms);
 
-// The PTX of one of Octavo's kernels for products, by the name that octavo/naming.hpp reads; its
+// The PTX of one of Octavo's kernels, by the name that octavo/naming.hpp reads; its
 // entry has that name. Throws Error: kInvalidArgument if it is no such name, kEnvironment without
 // NVRTC.
 [[nodiscard]] std::string octavo_kernel_ptx(std::string_view name);

@@ -18,10 +18,12 @@ struct NameField {
   friend bool operator==(const NameField&, const NameField&) = default;
 };
 
-// What the name of a product's kernel says, in the order in which it says it: a, b, d (element
-// types), recipe, sum (promoted, fast), tile (M x N x K), cluster (M x N), stages, unroll,
-// schedule, raster, splits, grouping (none, grouped, fused), accumulate, bias (no, yes). Throws
-// Error kInvalidArgument that names the byte at fault.
+// What the name of a kernel of Octavo's says, in the order in which it says it. Of one that
+// quantizes: step (amax, tensor, shortrow, row, longrow, 1x128, 128x128, given, dequantize), x and
+// q (types; not of amax), access (vectors, elements). Of a product's: a, b, d (element types),
+// recipe, sum (promoted, fast), tile (M x N x K), cluster (M x N), stages, unroll, schedule,
+// raster, splits, grouping (none, grouped, fused), accumulate, bias (no, yes). Throws Error
+// kInvalidArgument that names the byte at fault.
 [[nodiscard]] std::vector<NameField> kernel_name_fields(std::string_view name);
 
 // What the name of anybody's kernel says.
@@ -39,14 +41,16 @@ struct KernelNameReading {
 // fault.
 [[nodiscard]] KernelNameReading read_kernel_name(std::string_view name);
 
-// The name that says this. A field that is left out is as in
+// The name that says this: of a kernel that quantizes if there is a step among the fields, else of
+// a product's. A field that is left out is as in octavo_sm90_quantize_row_bf16_e4m3_vectors or
 // octavo_sm90_gemm_1x128f32xe4m3_128x128f32xe4m3_f32_bf16_256x128x128_1x2_s3_u4_tnt_cooperative_alongn8.
 // Throws Error kInvalidArgument if a field is unknown or given twice, or a value is none of it.
 [[nodiscard]] std::string kernel_name_of(std::span<const NameField> fields);
 
-// The name of every product's kernel that a plan for an H200 may choose, each once: for E4M3 and
-// E5M2 operands, every output, recipe and sum, with and without what is added to it, splits,
-// groups and fused products.
+// The name of every kernel that a plan for an H200 may choose, each once. (Three that copy or
+// finish around a product have no config, and are not in it.) Of products: for E4M3 and E5M2
+// operands, every output, recipe and sum, with and without what is added to it, splits, groups and
+// fused products.
 [[nodiscard]] std::vector<std::string> kernel_catalogue();
 
 }  // namespace octavo

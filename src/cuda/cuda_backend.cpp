@@ -19,6 +19,7 @@
 #include "cuda/plan/grouped_plan.hpp"
 #include "cuda/prepared_gemm.hpp"
 #include "cuda/quantize_launch.hpp"
+#include "naming/quantize_name.hpp"
 
 namespace octavo::cuda {
 namespace {

@@ -9,6 +9,7 @@
 #include "cuda/jit/loaded_kernel.hpp"
 #include "cuda/jit/quantize_source.hpp"
 #include "cuda/launch/pool_memory.hpp"
+#include "naming/quantize_name.hpp"
 
 namespace octavo::cuda {
 namespace {
@@ -94,6 +95,7 @@ std::int64_t num_tiles(const QuantizeConfig& config, const QuantizeParams& param
 
 QuantizeLaunch tile_launch(QuantizeConfig config, QuantizeStep step, const QuantizeParams& params) {
   config.step = step;
+  if (step == QuantizeStep::kAmax) config.q = DType::kE4M3;  // it is the same kernel for all
   return launch_of(config, params, num_tiles(config, params));
 }
 

@@ -9,9 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "naming/kernel_name.hpp"
-#include "naming/name_fields.hpp"
-
 namespace octavo {
 namespace {
 
@@ -297,7 +294,7 @@ KernelNameReading read_kernel_name(std::string_view name) {
                 "of its own; it must be a procedural name (octavo_sm90_..., cutlass3x_sm90_..., "
                 "nvjet_...). Read its arguments with c++filt.");
   }
-  return {"octavo", fields_of(parse_kernel_name(name).value()), {}};
+  return {"octavo", kernel_name_fields(name), {}};
 }
 
 }  // namespace octavo

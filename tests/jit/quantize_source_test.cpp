@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cuda/jit/nvrtc_compiler.hpp"
+#include "naming/quantize_name.hpp"
 #include "support/test_level.hpp"
 
 namespace octavo {

@@ -118,11 +118,15 @@ TEST(Explain, candidates_are_sorted_and_say_what_the_model_counts) {
   }
   EXPECT_FALSE(explanation.steps.empty());
   EXPECT_TRUE(explanation.refused_candidates.empty());
-  const GemmExplanation one_row = explain(row_product(64, 28672, 2048), h200());
+  const GemmExplanation one_row = explain(row_product(100, 28672, 2048), h200());
   ASSERT_FALSE(one_row.refused_candidates.empty());
   for (const RefusedCandidateReport& candidate : one_row.refused_candidates) {
     EXPECT_GT(candidate.cluster_m, 1);
-    EXPECT_NE(candidate.reason.find("M=64"), std::string::npos) << candidate.reason;
+    EXPECT_NE(candidate.reason.find("M=100"), std::string::npos) << candidate.reason;
+  }
+  for (const GemmCandidateReport& candidate :
+       explain(row_product(64, 28672, 2048), h200()).candidates) {
+    EXPECT_NE(candidate.kernel.find("streamed"), std::string::npos) << candidate.kernel;
   }
 }
 

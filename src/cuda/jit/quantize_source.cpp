@@ -3,45 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <utility>
 
+#include "naming/quantize_name.hpp"
+
 namespace octavo {
-namespace {
-
-const char* step_word(QuantizeStep step) {
-  switch (step) {
-    case QuantizeStep::kAmax: return "amax";
-    case QuantizeStep::kTensor: return "tensor";
-    case QuantizeStep::kShortRow: return "shortrow";
-    case QuantizeStep::kRow: return "row";
-    case QuantizeStep::kLongRow: return "longrow";
-    case QuantizeStep::kBlock1x128: return "1x128";
-    case QuantizeStep::kBlock128x128: return "128x128";
-    case QuantizeStep::kGiven: return "given";
-    case QuantizeStep::kDequantize: return "dequantize";
-  }
-  return "?";
-}
-
-const char* access_word(QuantizeAccess access) {
-  return access == QuantizeAccess::kVectors ? "vectors" : "elements";
-}
-
-}  // namespace
-
-std::string quantize_kernel_name(const QuantizeConfig& config) {
-  const char* x = to_string(config.x);
-  const char* q = to_string(config.q);
-  const char* access = access_word(config.access);
-  switch (config.step) {
-    case QuantizeStep::kAmax: return fmt::format("octavo_sm90_amax_{}_{}", x, access);
-    case QuantizeStep::kDequantize:
-      return fmt::format("octavo_sm90_dequantize_{}_{}_{}", q, x, access);
-    default:
-      return fmt::format("octavo_sm90_quantize_{}_{}_{}_{}", step_word(config.step), x, q, access);
-  }
-}
-
 KernelSource quantize_source(const QuantizeConfig& config) {
   std::string name = quantize_kernel_name(config);
   const auto number = [](auto value) { return static_cast<int>(value); };

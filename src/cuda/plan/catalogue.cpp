@@ -2,6 +2,7 @@
 // And octavo/naming.hpp, which is about the same names.
 #include "cuda/plan/catalogue.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -12,6 +13,7 @@
 #include "cuda/plan/grouped_plan.hpp"
 #include "naming/kernel_name.hpp"
 #include "naming/name_fields.hpp"
+#include "naming/quantize_name.hpp"
 
 namespace octavo {
 namespace cuda {
@@ -103,10 +105,19 @@ std::vector<GemmConfig> planned_configs(DType a, DType b) {
 }  // namespace cuda
 
 std::vector<NameField> kernel_name_fields(std::string_view name) {
+  constexpr std::string_view kOfProducts = "octavo_sm90_gemm_";
+  const Result<QuantizeConfig> quantize = parse_quantize_name(name);
+  if (quantize.ok()) return fields_of(quantize.value());
+  if (!name.starts_with(kOfProducts) && name.find("quantize_") != std::string_view::npos) {
+    throw quantize.error();
+  }
   return fields_of(parse_kernel_name(name).value());
 }
 
 std::string kernel_name_of(std::span<const NameField> fields) {
+  const bool has_step = std::any_of(fields.begin(), fields.end(),
+                                    [](const NameField& field) { return field.field == "step"; });
+  if (has_step) return quantize_kernel_name(quantize_config_of(fields).value());
   return kernel_name(config_of(fields).value());
 }
 
@@ -118,6 +129,9 @@ std::vector<std::string> kernel_catalogue() {
         names.push_back(kernel_name(config));
       }
     }
+  }
+  for (const QuantizeConfig& config : quantize_configs()) {
+    names.push_back(quantize_kernel_name(config));
   }
   return names;
 }
