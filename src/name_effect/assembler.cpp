@@ -272,6 +272,13 @@ class NvJitLinkAssembler : public Assembler {
   [[nodiscard]] Result<AssembledModule> assemble(const std::string& ptx, const std::string& file,
                                                  const std::string& architecture,
                                                  int optimization) const override {
+    // Its documentation: "Only 0 and 3 are accepted".
+    if (optimization != 0 && optimization != 3) {
+      return Error(ErrorCode::kInvalidArgument,
+                   fmt::format("names: optimization {} was given; {}, which assembles without a "
+                               "ptxas, has 0 and 3. Give one of them, or name a ptxas.",
+                               optimization, name()));
+    }
     const std::string arch = fmt::format("-arch={}", architecture);
     const std::string level = fmt::format("-O{}", optimization);
     const char* options[] = {arch.c_str(), level.c_str(), "-verbose"};
