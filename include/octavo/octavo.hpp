@@ -11,6 +11,7 @@
 #include "octavo/gemm.hpp"
 #include "octavo/grouped_gemm.hpp"
 #include "octavo/metrics.hpp"
+#include "octavo/name_effect.hpp"
 #include "octavo/naming.hpp"
 #include "octavo/quantize.hpp"
 #include "octavo/runtime.hpp"
