@@ -355,8 +355,7 @@ std::optional<Disassembler> Disassembler::find(const std::string& ptxas) {
   return std::nullopt;
 }
 
-Result<std::map<std::string, std::vector<std::string>>> Disassembler::operations(
-    const std::vector<std::byte>& cubin) const {
+Result<Operations> Disassembler::operations(const std::vector<std::byte>& cubin) const {
   const ScratchFolder folder;
   const fs::path input = folder.path() / "module.cubin";
   if (folder.path().empty() || !write_file(input, cubin)) return no_folder();
@@ -372,10 +371,10 @@ Result<std::map<std::string, std::vector<std::string>>> Disassembler::operations
   return parse_disassembly(child.value().output);
 }
 
-std::map<std::string, std::vector<std::string>> parse_disassembly(std::string_view text) {
+Operations parse_disassembly(std::string_view text) {
   // nvdisasm opens a function with ".text.NAME:", cuobjdump with "Function : NAME"; both write
   // "/*0040*/  @P0 FFMA.FTZ R1, R2, R3 ;" for an instruction.
-  std::map<std::string, std::vector<std::string>> functions;
+  Operations functions;
   std::vector<std::string>* function = nullptr;
   const auto trimmed = [](std::string_view line) {
     const std::size_t begin = line.find_first_not_of(" \t\r");

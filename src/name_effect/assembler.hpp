@@ -37,6 +37,10 @@ class Assembler {
 // Error kEnvironment where there is none.
 [[nodiscard]] Result<std::unique_ptr<Assembler>> make_assembler(const std::string& path);
 
+// Every function's instructions in order, by its name: the operation with its modifiers, without
+// predicate and operands.
+using Operations = std::map<std::string, std::vector<std::string>>;
+
 class Disassembler {
  public:
   // nvdisasm or else cuobjdump: the one beside `ptxas`, if that is a path, else as a ptxas is
@@ -46,10 +50,7 @@ class Disassembler {
   // As in "nvdisasm 13.0.85".
   [[nodiscard]] const std::string& name() const { return name_; }
 
-  // Every function's instructions in order, by its name: the operation with its modifiers,
-  // without predicate and operands.
-  [[nodiscard]] Result<std::map<std::string, std::vector<std::string>>> operations(
-      const std::vector<std::byte>& cubin) const;
+  [[nodiscard]] Result<Operations> operations(const std::vector<std::byte>& cubin) const;
 
  private:
   Disassembler(std::string path, bool is_cuobjdump, std::string name)
@@ -60,8 +61,7 @@ class Disassembler {
   std::string name_;
 };
 
-// What either program prints, as operations(). Visible for tests.
-[[nodiscard]] std::map<std::string, std::vector<std::string>> parse_disassembly(
-    std::string_view text);
+// Of what either program prints. Visible for tests.
+[[nodiscard]] Operations parse_disassembly(std::string_view text);
 
 }  // namespace octavo

@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/number_before.hpp"
 #include "name_effect/assembler.hpp"
 #include "name_effect/cubin.hpp"
 #include "name_effect/ptx_module.hpp"
@@ -28,17 +28,6 @@ struct Side {
   std::vector<std::string> operations;  // in order
 };
 
-// The number before the words, as in "24 bytes spill stores".
-int number_before(std::string_view line, std::string_view words) {
-  const std::size_t end = line.find(words);
-  if (end == std::string_view::npos) return 0;
-  const std::string_view head = line.substr(0, end);
-  const std::size_t begin = head.find_last_not_of("0123456789") + 1;  // npos + 1 is 0
-  int value = 0;
-  std::from_chars(head.data() + begin, head.data() + end, value);
-  return value;
-}
-
 // ptxas -v: "Function properties for NAME", then a line with its stack and spills.
 void read_spills(std::string_view log, NamedCode& code) {
   const std::string opening = fmt::format("Function properties for {}\n", code.name);
@@ -46,8 +35,8 @@ void read_spills(std::string_view log, NamedCode& code) {
   if (at == std::string_view::npos) return;
   std::string_view line = log.substr(at + opening.size());
   line = line.substr(0, line.find('\n'));
-  code.spill_store_bytes = number_before(line, " bytes spill stores");
-  code.spill_load_bytes = number_before(line, " bytes spill loads");
+  code.spill_store_bytes = number_before(line, " bytes spill stores").value_or(0);
+  code.spill_load_bytes = number_before(line, " bytes spill loads").value_or(0);
 }
 
 // What fills a function up to the next place where one may begin.
@@ -109,7 +98,6 @@ class Comparison {
     // Made when first needed.
     std::vector<AssembledModule> more_plain;
     std::vector<AssembledModule> more_with_word;
-    using Operations = std::map<std::string, std::vector<std::string>>;
     Operations plain_words;
     Operations with_words;
     if (disassembler) {
@@ -177,8 +165,7 @@ class Comparison {
   }
 
   static Side side_of(const AssembledModule& module, const std::string& name,
-                      const std::map<std::string, std::vector<std::string>>& words,
-                      bool is_disassembled) {
+                      const Operations& words, bool is_disassembled) {
     Side side;
     side.code = machine_code_of(module.cubin, name).value();
     side.named.name = name;

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+
+#include "base/number_before.hpp"
 
 namespace octavo {
 namespace {
@@ -15,20 +16,6 @@ void for_each_line(std::string_view text, Visit visit) {
     visit(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-}
-
-// The number that ends right before the words, as in "24 bytes stack frame".
-std::optional<int> number_before(std::string_view line, std::string_view words) {
-  const std::size_t end = line.find(words);
-  if (end == std::string_view::npos) return std::nullopt;
-  const std::string_view head = line.substr(0, end);
-  const std::size_t last_other = head.find_last_not_of("0123456789");
-  const std::string_view digits =
-      last_other == std::string_view::npos ? head : head.substr(last_other + 1);
-  int value = 0;
-  const auto [stop, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (status != std::errc() || stop != digits.data() + digits.size()) return std::nullopt;
-  return value;
 }
 
 }  // namespace
