@@ -19,8 +19,9 @@ enum class MainloopSum : unsigned char {
 enum class Schedule : unsigned char {
   kCooperative,  // two multiply parts of the same tile
   kPingpong,     // two have a tile each, in turn: one multiplies while the other stores
-  kStreamed,     // operands swapped for few rows of A: 64 rows of B for each consumer, so that B
-                 // passes through at the rate of the memory; K can be split over a cluster
+  kStreamed,     // operands swapped for few rows of A: up to 64 rows of B for each consumer, so
+                 // that B passes through at the rate of the memory; K can be split over teams of
+                 // a thread block and over a cluster
 };
 
 // What one launch multiplies.
@@ -41,7 +42,8 @@ struct GemmConfig {
   Schedule schedule = Schedule::kCooperative;
   // D's tile of one thread block, and K of one pipeline stage: tile_k is 128, one scale block.
   // A consumer multiplies parts of 64 rows: tile_m is 128 or 256 for two that share a tile, 128
-  // for two with a tile each. Streamed, tile_m is 8, 16, 32, 64 or 128 and tile_n 64, 128 or 192.
+  // for two with a tile each. Streamed, tile_m is 8, 16, 32, 64 or 128 and tile_n any multiple of
+  // 8 up to 256.
   int tile_m = 256;
   int tile_n = 128;
   int tile_k = 128;
@@ -49,7 +51,7 @@ struct GemmConfig {
   // (multicast).
   int cluster_m = 1;
   int cluster_n = 2;
-  // Stages of the pipeline from global to shared memory.
+  // Stages of the pipeline from global to shared memory; streamed, of each team.
   int stages = 3;
   // K-blocks in the body of the main loop of promoted sums. What is left over runs one at a time.
   int unroll_k = 4;
@@ -58,7 +60,7 @@ struct GemmConfig {
   // D = D + result.
   bool accumulates = false;
   bool has_bias = false;
-  // Streamed: parts of K, each for a thread block of a cluster. Part of the numerics.
+  // Streamed: parts of K, each for a team (streamed_teams). Part of the numerics.
   int num_splits = 1;
   Grouping grouping = Grouping::kNone;
 
@@ -75,34 +77,68 @@ inline constexpr int kConsumers = 2;
 [[nodiscard]] constexpr int streamed_part_rows(const GemmConfig& config) noexcept {
   return config.tile_m > kWarpGroupRows ? config.tile_m / 2 : config.tile_m;
 }
+// The consumers of a team, each with its part of the tile.
 [[nodiscard]] constexpr int streamed_consumers(const GemmConfig& config) noexcept {
-  return config.tile_n / kWarpGroupRows * (config.tile_m / streamed_part_rows(config));
+  return (config.tile_n + kWarpGroupRows - 1) / kWarpGroupRows *
+         (config.tile_m / streamed_part_rows(config));
+}
+// Threads of a team: consumers, a warp that loads tiles and one for scales.
+[[nodiscard]] constexpr int streamed_team_threads(const GemmConfig& config) noexcept {
+  constexpr int kLoadingThreads = 64;
+  return streamed_consumers(config) * kWarpGroupThreads + kLoadingThreads;
 }
 
-// Two consumer warp-groups and one that loads; streamed, one warp for tiles and one for scales.
+inline constexpr int kRegisters = 64 * 1024;  // of a multiprocessor
+// What a consumer of a streamed product needs: its sums, those of one K-block, and the rest.
+[[nodiscard]] constexpr int streamed_registers(const GemmConfig& config) noexcept {
+  constexpr int kRest = 32;
+  return 2 * (streamed_part_rows(config) / 2) + kRest;
+}
+
+// Teams of a thread block, each with a split of K, a ring of stages and an accumulator of its own.
+// PERF: one consumer takes 300 to 400 cycles for a K-block, however few rows it has; several on a
+// multiprocessor fill each other's gaps (docs/experiments.md, "Teams"). What is left of the splits
+// is spread over a cluster, whose exchange costs 1 to 3 us.
+[[nodiscard]] constexpr int streamed_teams(const GemmConfig& config) noexcept {
+  constexpr int kMostConsumers = 4;
+  int teams = kMostConsumers / streamed_consumers(config);
+  while (teams > 1 &&
+         (config.num_splits % teams != 0 ||
+          kRegisters / (teams * streamed_team_threads(config)) < streamed_registers(config))) {
+    --teams;
+  }
+  return teams > 1 ? teams : 1;
+}
+
+// Streamed, the threads of all teams; otherwise two consumer warp-groups and one that loads.
 [[nodiscard]] constexpr int num_threads(const GemmConfig& config) noexcept {
   return config.schedule == Schedule::kStreamed
-             ? streamed_consumers(config) * kWarpGroupThreads + 64
+             ? streamed_teams(config) * streamed_team_threads(config)
              : (kConsumers + 1) * kWarpGroupThreads;
 }
 // Thread blocks of a cluster.
 [[nodiscard]] constexpr int cluster_size(const GemmConfig& config) noexcept {
-  return config.cluster_m * config.cluster_n * config.num_splits;
+  const int of_splits = config.schedule == Schedule::kStreamed
+                            ? config.num_splits / streamed_teams(config)
+                            : config.num_splits;
+  return config.cluster_m * config.cluster_n * of_splits;
 }
-// Thread blocks that a multiprocessor must have room for. Streamed, more sums than these need the
-// registers of both.
+// Thread blocks that a multiprocessor must have room for. Streamed, two, so that one reads while
+// the other stores, if their registers and enough stages of both fit.
 [[nodiscard]] constexpr int blocks_per_multiprocessor(const GemmConfig& config) noexcept {
-  constexpr int kMostSumsOfTwo = 64 * 128;
-  return config.schedule == Schedule::kStreamed && config.tile_m * config.tile_n <= kMostSumsOfTwo
+  constexpr int kMostConsumersOfTwo = 2;
+  return config.schedule == Schedule::kStreamed &&
+                 streamed_teams(config) * streamed_consumers(config) <= kMostConsumersOfTwo &&
+                 kRegisters / (2 * num_threads(config)) >= streamed_registers(config)
              ? 2
              : 1;
 }
-// Recipe kBlock: scales of B that a stage holds. Each consumer of a wide tile has one of its own,
-// for tiles that are no multiple of 128 columns begin anywhere in a block of them.
+// Recipe kBlock: scales of B that a stage holds, each of 128 rows. A streamed tile that is no
+// divisor of 128 begins anywhere in such a block.
 [[nodiscard]] constexpr int b_scales_of_stage(const GemmConfig& config) noexcept {
   constexpr int kOneScale = 128;
-  return config.tile_n > kOneScale && config.schedule == Schedule::kStreamed ? config.tile_n / 64
-                                                                             : 1;
+  if (config.schedule != Schedule::kStreamed || kOneScale % config.tile_n == 0) return 1;
+  return (config.tile_n + kOneScale - 1) / kOneScale + 1;
 }
 
 // Consumers that read the same stage, and the parts of 64 rows that each has of it.

@@ -45,6 +45,7 @@ struct GemmParams {
   ScalePath scale_path;           // the same for all products of a launch
   unsigned char bias_dtype;       // a DType
   unsigned char stores_directly;  // 1: element by element, for outputs that TMA cannot write
+  unsigned char loads_b_early;    // 1: B is there before the kernels before have ended (streamed)
 };
 
 // Grouping::kRows. Group g multiplies rows of A by matrix g of B. The rows of all groups follow one

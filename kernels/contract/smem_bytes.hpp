@@ -23,10 +23,39 @@ inline constexpr int kOutputBoxBytes = kWarpGroupRows * kSwizzleBytes;
 // Boxes of each consumer. PERF: two parts that are stored while the tensor core goes on must not
 // wait for their turn (docs/experiments.md, "The epilogue").
 [[nodiscard]] constexpr int output_boxes(const GemmConfig& config) noexcept {
-  if (config.schedule == Schedule::kStreamed) return 0;  // sums take the place of tiles
   const int all = num_parts(config) * boxes_across(config);
   const int most = config.schedule == Schedule::kCooperative ? 2 * num_parts(config) : 2;
   return all < most ? all : most;
+}
+
+// Streamed: what a consumer's 16-bit results take on their way out, 64 columns of rows that come by
+// 16.
+inline constexpr int kStepRows = 16;
+[[nodiscard]] constexpr int streamed_output_bytes(const GemmConfig& config) noexcept {
+  const int rows = streamed_part_rows(config);
+  return (rows > kStepRows ? rows : kStepRows) * kSwizzleBytes;
+}
+// Streamed: the F32 sums of all teams, which take the place of tiles that were read.
+[[nodiscard]] constexpr int shared_sums_bytes(const GemmConfig& config) noexcept {
+  return streamed_teams(config) * streamed_consumers(config) * kWarpGroupRows *
+         streamed_part_rows(config) * static_cast<int>(sizeof(float));
+}
+
+// Results on their way out. Where streamed splits are shared nothing else is under way, and results
+// follow the sums in the tiles' place.
+[[nodiscard]] constexpr int output_bytes(const GemmConfig& config) noexcept {
+  if (config.schedule != Schedule::kStreamed) {
+    return kConsumers * output_boxes(config) * kOutputBoxBytes;
+  }
+  return config.num_splits > 1 || config.d == DType::kF32
+             ? 0
+             : streamed_consumers(config) * streamed_output_bytes(config);
+}
+
+// Stages of all teams.
+[[nodiscard]] constexpr int all_stages(const GemmConfig& config) noexcept {
+  return config.schedule == Schedule::kStreamed ? streamed_teams(config) * config.stages
+                                                : config.stages;
 }
 
 inline constexpr int kBarrierBytes = 8;
@@ -64,22 +93,25 @@ struct GemmSharedMemory {
   memory.b_stage_bytes = config.tile_n * config.tile_k;
   memory.a_scale_stage_bytes =
       is_block_scaled(config.recipe) ? (config.tile_m + max_scale_shift(config)) * kScaleBytes : 0;
-  memory.b_scale_stage_bytes = config.recipe == ScaleRecipe::kBlock1d ? config.tile_n * kScaleBytes
+  // A consumer reads the scales of 64 rows, whether or not the tile has all of them.
+  const int b_rows = (config.tile_n + kWarpGroupRows - 1) / kWarpGroupRows * kWarpGroupRows;
+  memory.b_scale_stage_bytes = config.recipe == ScaleRecipe::kBlock1d ? b_rows * kScaleBytes
                                : config.recipe == ScaleRecipe::kBlock ? kFewScalesBytes
                                                                       : 0;
   memory.column_scale_bytes =
       config.recipe == ScaleRecipe::kRow && config.schedule != Schedule::kStreamed
           ? config.tile_n * kScaleBytes
           : 0;
-  memory.a = 0;
-  memory.b = memory.a + config.stages * memory.a_stage_bytes;
-  memory.output = memory.b + config.stages * memory.b_stage_bytes;
-  memory.a_scale = memory.output + kConsumers * output_boxes(config) * kOutputBoxBytes;
-  memory.b_scale = memory.a_scale + config.stages * memory.a_scale_stage_bytes;
-  memory.column_scale = memory.b_scale + config.stages * memory.b_scale_stage_bytes;
+  const int stages = all_stages(config);
+  memory.b = 0;
+  memory.a = memory.b + stages * memory.b_stage_bytes;
+  memory.output = memory.a + stages * memory.a_stage_bytes;
+  memory.a_scale = memory.output + output_bytes(config);
+  memory.b_scale = memory.a_scale + stages * memory.a_scale_stage_bytes;
+  memory.column_scale = memory.b_scale + stages * memory.b_scale_stage_bytes;
   memory.full_barriers = memory.column_scale + kConsumers * memory.column_scale_bytes;
-  memory.empty_barriers = memory.full_barriers + config.stages * kBarrierBytes;
-  memory.total_bytes = memory.empty_barriers + config.stages * kBarrierBytes;
+  memory.empty_barriers = memory.full_barriers + stages * kBarrierBytes;
+  memory.total_bytes = memory.empty_barriers + stages * kBarrierBytes;
   return memory;
 }
 

@@ -75,8 +75,7 @@ class Epilogue {
 #pragma unroll
       for (int box = first; box < first + at_once; ++box) {
         if (!has_rows(tile, box)) continue;
-        fill(slot(box), sums[box / boxes_of_part], box / boxes_of_part, tile,
-             column_of_box(box));
+        fill(slot(box), sums[box / boxes_of_part], box / boxes_of_part, tile, column_of_box(box));
       }
       ptx::fence_shared_for_tma();
       sync_consumer();
@@ -181,18 +180,16 @@ class Epilogue {
       const bool inside = row < end_of(tile) && column + c < params.n;
       if constexpr (config.accumulates) {
         if (inside) {
-          values[c] = __fadd_rn(
-              values[c],
-              load_value(output_of(arguments_, tile), row * params.output_stride + column + c,
-                         config.d));
+          values[c] =
+              __fadd_rn(values[c], load_value(output_of(arguments_, tile),
+                                              row * params.output_stride + column + c, config.d));
         }
       }
       if constexpr (config.has_bias) {
         if (inside) {
-          values[c] =
-              __fadd_rn(values[c],
-                        load_value(bias_of(arguments_, tile), (column + c) * params.bias_stride,
-                                   static_cast<DType>(params.bias_dtype)));
+          values[c] = __fadd_rn(
+              values[c], load_value(bias_of(arguments_, tile), (column + c) * params.bias_stride,
+                                    static_cast<DType>(params.bias_dtype)));
         }
       }
     }
@@ -201,8 +198,7 @@ class Epilogue {
   // Finished elements of rows 8 r + lane / 4 of the warp's 16, of the group of 8 columns that
   // begins at `tile_column`.
   __device__ __forceinline__ void finish_group(float (&values)[2][2], const PartSums& sums,
-                                               int part, const Tile& tile,
-                                               int tile_column) const {
+                                               int part, const Tile& tile, int tile_column) const {
     const int within = tile_column + lane_ % 4 * 2;
     float2 column_scale{1, 1};
     if constexpr (config.recipe == ScaleRecipe::kRow) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Hopper FP8 product of few rows of A, as in decoding: time goes into reading B once, so that
-// what counts is bytes under way on every multiprocessor. B's rows are the 64-row side of wgmma;
-// two thread blocks share a multiprocessor, so that one reads while the other stores; where B has
-// too few tiles for the whole GPU the thread blocks of a cluster have a part of K each and add
-// their sums through distributed shared memory, in ascending order.
+// what counts is bytes under way on every multiprocessor. B's rows are the 64-row side of wgmma,
+// and a tile has as many of them as give every multiprocessor the same share. K can be split over
+// teams, each with a ring of stages of its own: first those of a thread block, then those of a
+// cluster. Their sums meet in (distributed) shared memory and are added in ascending order.
 #pragma once
 
 #include "kernels/contract/gemm_config.hpp"
@@ -13,111 +13,84 @@
 #include "kernels/gemm/producer.cuh"
 #include "kernels/gemm/streamed_consumer.cuh"
 #include "kernels/gemm/streamed_epilogue.cuh"
+#include "kernels/gemm/streamed_loader.cuh"
 #include "kernels/gemm/tile_walk.cuh"
-#include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/thread_block.cuh"
 #include "kernels/ptx/tma.cuh"
 
 namespace octavo {
-
-// The K-blocks [first, last) that a thread block has of every tile of a product.
-struct KRange {
-  int first;
-  int last;
-};
-
-// Split i of n begins at block floor(i * blocks / n) (docs/numerics.md, "Splits").
-template <GemmConfig config>
-[[nodiscard]] __device__ __forceinline__ KRange k_range(const GemmParams& params) {
-  constexpr int n = config.num_splits;
-  const auto boundary = [&](int i) {
-    return static_cast<int>(static_cast<long long>(i) * num_k_blocks(params) / n);
-  };
-  const int split = static_cast<int>(blockIdx.x) % n;
-  return {boundary(split), boundary(split + 1)};
-}
-
-// The tiles of A and B, by one thread.
-template <GemmConfig config>
-__device__ __forceinline__ void load_streamed(const GemmArguments<config>& arguments,
-                                              const GemmAddresses<config>& smem, const Tile& tile,
-                                              RingPosition<config.stages>& ring) {
-  const GemmParams& params = product_of(arguments, tile);
-  const KRange range = k_range<config>(params);
-  for (int k_block = range.first; k_block < range.last; ++k_block) {
-    const int stage = ring.stage;
-    const unsigned full = smem.full(stage);
-    const int k = k_block * config.tile_k;
-    ptx::mbarrier_wait(smem.empty(stage), ring.parity ^ 1);
-    ptx::mbarrier_arrive_expect_bytes(full, smem.layout.a_stage_bytes + smem.layout.b_stage_bytes);
-    if constexpr (config.grouping == Grouping::kRows) {
-      // Not once: a group of more rows than a tile reads it again.
-      ptx::tma_load(smem.b(stage), &params.b, full, k, tile.row_b, tile.group);
-      ptx::tma_load(smem.a(stage), &params.a, full, k, tile.row_a, matrix_of(arguments, tile));
-    } else {
-      ptx::tma_load_once(smem.b(stage), &params.b, full, k, tile.row_b);
-      ptx::tma_load(smem.a(stage), &params.a, full, k, tile.row_a);
-    }
-    ring.advance();
-  }
-}
 
 template <GemmConfig config>
 __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& arguments) {
   static_assert(config.cluster_m == 1 && config.cluster_n == 1);
   constexpr bool splits = config.num_splits > 1;
   constexpr int consumers = streamed_consumers(config);
+  constexpr int teams = streamed_teams(config);
+  using Memory = GemmAddresses<config>;
   extern __shared__ __align__(kSwizzleAtomBytes) unsigned char dynamic_shared_memory[];
   const unsigned base = ptx::shared_address(dynamic_shared_memory);
-  const GemmAddresses<config> smem{base};
-  // Shared sums take the place of tiles that were read.
-  static_assert(config.tile_m * config.tile_n * static_cast<int>(sizeof(float)) <=
-                    GemmAddresses<config>::layout.output,
-                "sums of a tile are no larger than the stages");
-  const bool decodes = scale_path(arguments) == ScalePath::kDecode;
-  if (threadIdx.x == 0) {
-    constexpr int kWarps = kWarpGroupThreads / 32;
-    for (int stage = 0; stage < config.stages; ++stage) {
-      ptx::mbarrier_init(smem.full(stage), full_arrivals<config>(ScalePath::kCopy));
-      ptx::mbarrier_init(smem.empty(stage), kWarps * consumers);
+  const Memory smem{base};
+  // What a split leaves in shared memory takes the place of tiles that were read.
+  static_assert(!splits || shared_sums_bytes(config) + consumers * streamed_output_bytes(config) <=
+                               Memory::layout.output,
+                "sums and results of a tile are no larger than the stages");
+  // A tile's last consumer multiplies 64 rows whether or not the tile has them; what it reads
+  // behind the last stage of B is A's.
+  static_assert((consumers * kWarpGroupRows - config.tile_n) * kSwizzleBytes <=
+                Memory::layout.total_bytes - Memory::layout.a);
+  // PERF: the same for a whole warp, as the compiler knows.
+  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
+  constexpr int kFirstLoadingWarp = teams * consumers * kWarpGroupThreads / 32;
+  const bool is_loading = warp >= kFirstLoadingWarp;
+  const int loading_team = (warp - kFirstLoadingWarp) / 2;
+  const bool loads_tiles = is_loading && (warp - kFirstLoadingWarp) % 2 == 0;
+  const bool is_loader = loads_tiles && threadIdx.x % 32 == 0;
+  StreamedLoader<config> loader(arguments, smem, loading_team);
+  if (is_loader) {
+    loader.init_barriers();
+    if constexpr (config.grouping == Grouping::kNone) {
+      const TileWalk<config> walk(arguments);
+      if (arguments.loads_b_early != 0 && walk.has_tile()) loader.load_b_early(walk.tile());
     }
-    ptx::fence_mbarrier_init();
   }
   __syncthreads();
-  // PERF: the next kernel's thread blocks may come before this one's have ended. With splits they
-  // would take places that clusters need; they are let in with the last load.
-  if constexpr (!splits) ptx::let_next_kernel_start();
+  // Where nobody knows a thread block's last tile.
+  if constexpr (config.grouping != Grouping::kNone) ptx::let_next_kernel_start();
   ptx::wait_for_earlier_kernels();
 
   // Twice for every tile: sums are there, sums were read.
   const auto meet_splits = [] {
     if constexpr (splits) {
       __syncwarp();
-      ptx::cluster_barrier();
+      if constexpr (cluster_size(config) > 1) {
+        ptx::cluster_barrier();
+      } else {
+        __syncthreads();
+      }
     }
   };
-  // PERF: the same for a whole warp, as the compiler knows.
-  const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
-  constexpr int kLoadingWarp = consumers * kWarpGroupThreads / 32;
-  if (warp == kLoadingWarp) {
-    RingPosition<config.stages> ring;
+  if (loads_tiles) {
     for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
-      if (threadIdx.x % 32 == 0) {
-        load_streamed<config>(arguments, smem, walk.tile(), ring);
-        if constexpr (splits) {
-          if (walk.is_last()) ptx::let_next_kernel_start();
+      if (is_loader) {
+        if constexpr (config.grouping == Grouping::kNone) {
+          loader.load(walk.tile(), walk.is_last() && loading_team == 0);
+        } else {
+          loader.load(walk.tile(), false);
         }
       }
       meet_splits();
       meet_splits();
     }
-  } else if (warp == kLoadingWarp + 1) {
-    ScaleProducer<config, ScalePath::kCopy> copies(arguments, smem);
-    ScaleProducer<config, ScalePath::kDecode> decoded(arguments, smem);
+  } else if (is_loading) {
+    const bool decodes = scale_path(arguments) == ScalePath::kDecode;
+    const int first_stage = loading_team * config.stages;
+    ScaleProducer<config, ScalePath::kCopy> copies(arguments, smem, first_stage);
+    ScaleProducer<config, ScalePath::kDecode> decoded(arguments, smem, first_stage);
     for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
       if constexpr (is_block_scaled(config.recipe)) {
         const Tile tile = walk.tile();
-        const KRange range = k_range<config>(product_of(arguments, tile));
+        const KRange range =
+            k_range<config>(product_of(arguments, tile), split_of<config>(loading_team));
         if (decodes) {
           decoded.produce(tile, range.first, range.last);
         } else {
@@ -128,25 +101,27 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
       meet_splits();
     }
   } else {
-    const StreamedPart<config> part{warp * 32 / kWarpGroupThreads};
-    StreamedConsumer<config> consumer(smem, part);
-    const StreamedEpilogue<config> epilogue(arguments, part);
+    const int consumer_of_all = warp * 32 / kWarpGroupThreads;
+    const int team = consumer_of_all / consumers;
+    const StreamedPart<config> part{consumer_of_all % consumers};
+    StreamedConsumer<config> consumer(smem, part, team * config.stages);
+    const StreamedEpilogue<config> epilogue(arguments, part, team);
     for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
       const Tile tile = walk.tile();
-      const KRange range = k_range<config>(product_of(arguments, tile));
+      const KRange range = k_range<config>(product_of(arguments, tile), split_of<config>(team));
       typename StreamedPart<config>::Sums total;
-      consumer.multiply(total, range.last - range.first);
+      consumer.multiply(total, range.last - range.first, tile);
       epilogue.scale(total, tile);
       if constexpr (splits) {
         // Every consumer has read its last stage.
-        ptx::named_barrier(1, consumers * kWarpGroupThreads);
+        ptx::named_barrier(kConsumersBarrier, teams * consumers * kWarpGroupThreads);
         epilogue.share(total, base);
         meet_splits();
-        epilogue.store_shared(base, static_cast<int>(blockIdx.x) % config.num_splits, tile);
+        epilogue.store_shared(base, split_of<config>(team), tile);
         ptx::fence_shared_for_tma();
         meet_splits();
       } else {
-        epilogue.store(total, tile);
+        epilogue.store(total, tile, base + Memory::layout.output);
       }
     }
   }

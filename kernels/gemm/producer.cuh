@@ -39,8 +39,8 @@ __device__ __forceinline__ unsigned bulk_bytes(int rows) {
   return static_cast<unsigned>(rows / 4 * 16);
 }
 
-// The scales of `rows` rows from `row` on. With `has_rest` those behind the last whole vector, which
-// a matrix's last rows may be, come by copies of their own.
+// The scales of `rows` rows from `row` on. With `has_rest` those behind the last whole vector,
+// which a matrix's last rows may be, come by copies of their own.
 template <bool has_rest>
 __device__ __forceinline__ void bring_scales(unsigned to, const ScaleParams& scale, int row,
                                              int k_block, int rows, unsigned full) {
@@ -96,7 +96,8 @@ __device__ __forceinline__ void produce(const GemmArguments<config>& arguments,
     const auto& a_scale = a_scale_of(arguments, tile);
     const auto& b_scale = b_scale_of(arguments, tile);
     const int a_scales =
-        brings_scales ? rows_there(params.m, scale_row, config.tile_m + max_scale_shift(config)) : 0;
+        brings_scales ? rows_there(params.m, scale_row, config.tile_m + max_scale_shift(config))
+                      : 0;
     const int b_scales =
         brings_scales && by_column ? rows_there(params.n, tile.row_b, config.tile_n) : 0;
     const float* b_scale_at = static_cast<const float*>(b_scale.data) +
@@ -160,13 +161,16 @@ __device__ __forceinline__ void produce(const GemmArguments<config>& arguments,
 }
 
 // A warp of the producer's that brings the scales of every stage, from any layout. Asynchronous
-// copies run as far ahead as the ring is long.
+// copies run as far ahead as the ring is long. The ring begins at stage `first_stage`.
 template <GemmConfig config, ScalePath path>
 class ScaleProducer {
  public:
   __device__ __forceinline__ ScaleProducer(const GemmArguments<config>& arguments,
-                                           const GemmAddresses<config>& smem)
-      : arguments_(arguments), smem_(smem), lane_(static_cast<int>(threadIdx.x) % 32) {}
+                                           const GemmAddresses<config>& smem, int first_stage)
+      : arguments_(arguments),
+        smem_(smem),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        first_stage_(first_stage) {}
 
   // The stages of a tile, of K-blocks [first, last).
   __device__ __forceinline__ void produce(const Tile& tile, int first, int last) {
@@ -178,7 +182,7 @@ class ScaleProducer {
     constexpr int kGroupRows = 4 * 32;
     const int lane_row = 4 * lane_;
     for (int k_block = first; k_block < last; ++k_block) {
-      const int stage = ring_.stage;
+      const int stage = first_stage_ + ring_.stage;
       ptx::mbarrier_wait(smem_.empty(stage), ring_.parity ^ 1);
 #pragma unroll
       for (int row = 0; row < config.tile_m; row += kGroupRows) {
@@ -198,7 +202,7 @@ class ScaleProducer {
       } else if (b_scales_of_stage(config) > 1 ? lane_ < b_scales_of_stage(config) : lane_ == 0) {
         const int part = b_scales_of_stage(config) > 1 ? lane_ : 0;
         bring_one(smem_.b_scale(stage) + 4 * part, b_scale,
-                  min(tile.row_b + part * kWarpGroupRows, params.n - 1) / kScaleBlock, k_block);
+                  min(tile.row_b / kScaleBlock + part, (params.n - 1) / kScaleBlock), k_block);
       }
       if constexpr (path == ScalePath::kDecode) {
         ptx::mbarrier_arrive(smem_.full(stage));
@@ -231,13 +235,14 @@ class ScaleProducer {
   const GemmArguments<config>& arguments_;
   const GemmAddresses<config>& smem_;
   int lane_;
+  int first_stage_;
   RingPosition<config.stages> ring_;
 };
 
 template <GemmConfig config, ScalePath path>
 __device__ __forceinline__ void produce_scales(const GemmArguments<config>& arguments,
                                                const GemmAddresses<config>& smem) {
-  ScaleProducer<config, path> producer(arguments, smem);
+  ScaleProducer<config, path> producer(arguments, smem, 0);
   for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
     const Tile tile = walk.tile();
     producer.produce(tile, 0, num_k_blocks(product_of(arguments, tile)));

@@ -6,6 +6,7 @@
 #include "kernels/contract/smem_bytes.hpp"
 #include "kernels/gemm/matrix_descriptor.cuh"
 #include "kernels/gemm/pipeline.cuh"
+#include "kernels/gemm/tile_walk.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/shared_memory.cuh"
 #include "kernels/ptx/wgmma.cuh"
@@ -22,7 +23,7 @@ struct StreamedPart {
 
   int consumer;
 
-  static constexpr int num_b_parts = config.tile_n / kWarpGroupRows;
+  static constexpr int num_b_parts = (config.tile_n + kWarpGroupRows - 1) / kWarpGroupRows;
   __device__ __forceinline__ int first_a_row() const { return consumer / num_b_parts * a_rows; }
   __device__ __forceinline__ int first_b_row() const {
     return consumer % num_b_parts * kWarpGroupRows;
@@ -42,14 +43,22 @@ class StreamedConsumer {
   using Part = StreamedPart<config>;
   using Sums = typename Part::Sums;
 
-  __device__ __forceinline__ StreamedConsumer(const GemmAddresses<config>& smem, const Part& part)
-      : smem_(smem), part_(part) {
+  // Its stages begin at `first_stage`.
+  __device__ __forceinline__ StreamedConsumer(const GemmAddresses<config>& smem, const Part& part,
+                                              int first_stage)
+      : smem_(smem), part_(part), first_stage_(first_stage) {
     a_descriptor_ = lower_descriptor(smem.a(0) + part.first_a_row() * kSwizzleBytes);
     b_descriptor_ = lower_descriptor(smem.b(0) + part.first_b_row() * kSwizzleBytes);
   }
 
   // The sums of the next `k_blocks` stages, of which there is one at least.
-  __device__ __forceinline__ void multiply(Sums& total, int k_blocks) {
+  __device__ __forceinline__ void multiply(Sums& total, int k_blocks, const Tile& tile) {
+    if constexpr (b_scales_of_stage(config) > 1) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        b_scale_at_[r] = 4 * ((tile.row_b % kScaleBlock + part_.b_row() + 8 * r) / kScaleBlock);
+      }
+    }
     if constexpr (config.sum == MainloopSum::kPromoted) {
       // As Consumer::multiply_promoted starts.
       const float start = is_block_scaled(config.recipe) ? 0.0F : -0.0F;
@@ -67,13 +76,14 @@ class StreamedConsumer {
       static_assert(config.stages > 1, "the next stage must arrive while one is held");
       int previous = 0;
       for (int k_block = 0; k_block < k_blocks; ++k_block) {
-        ptx::mbarrier_wait(smem_.full(ring_.stage), ring_.parity);
-        issue(total, ring_.stage, k_block > 0);
+        const int stage = first_stage_ + ring_.stage;
+        ptx::mbarrier_wait(smem_.full(stage), ring_.parity);
+        issue(total, stage, k_block > 0);
         if (k_block > 0) {
           ptx::wgmma_wait<1>();
           release(previous);
         }
-        previous = ring_.stage;
+        previous = stage;
         ring_.advance();
       }
       ptx::wgmma_wait<0>();
@@ -111,9 +121,9 @@ class StreamedConsumer {
     int stages[count];
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-      stages[i] = ring_.stage;
-      ptx::mbarrier_wait(smem_.full(ring_.stage), ring_.parity);
-      issue(sums[i], ring_.stage, false);
+      stages[i] = first_stage_ + ring_.stage;
+      ptx::mbarrier_wait(smem_.full(stages[i]), ring_.parity);
+      issue(sums[i], stages[i], false);
       ring_.advance();
       if (i > 0) {
         ptx::wgmma_wait<1>();
@@ -133,8 +143,10 @@ class StreamedConsumer {
         b_scale[0] = ptx::load_shared(smem_.b_scale(stage) + 4 * part_.b_row());
         b_scale[1] = ptx::load_shared(smem_.b_scale(stage) + 4 * (part_.b_row() + 8));
       } else {
-        const int of_part = b_scales_of_stage(config) > 1 ? part_.consumer % Part::num_b_parts : 0;
-        b_scale[0] = b_scale[1] = ptx::load_shared(smem_.b_scale(stage) + 4 * of_part);
+        b_scale[0] = b_scale[1] = ptx::load_shared(smem_.b_scale(stage) + b_scale_at_[0]);
+        if constexpr (b_scales_of_stage(config) > 1) {
+          b_scale[1] = ptx::load_shared(smem_.b_scale(stage) + b_scale_at_[1]);
+        }
       }
 #pragma unroll
       for (int group = 0; group < Part::a_rows / 8; ++group) {
@@ -157,6 +169,8 @@ class StreamedConsumer {
   const Part& part_;
   unsigned a_descriptor_;
   unsigned b_descriptor_;
+  int first_stage_;
+  int b_scale_at_[2] = {};  // recipe kBlock: where in a stage the scale of each of its rows is
   RingPosition<config.stages> ring_;
 };
 

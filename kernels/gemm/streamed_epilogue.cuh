@@ -6,6 +6,7 @@
 
 #include "kernels/contract/gemm_config.hpp"
 #include "kernels/contract/gemm_params.hpp"
+#include "kernels/contract/smem_bytes.hpp"
 #include "kernels/gemm/load_scale.cuh"
 #include "kernels/gemm/output_value.cuh"
 #include "kernels/gemm/streamed_consumer.cuh"
@@ -14,6 +15,10 @@
 #include "kernels/ptx/thread_block.cuh"
 
 namespace octavo {
+
+// Named barriers of streamed products: 1 to 4, each of one consumer, and that of all of them.
+inline constexpr int kFirstConsumerBarrier = 1;
+inline constexpr int kConsumersBarrier = 5;
 
 template <GemmConfig config>
 class StreamedEpilogue {
@@ -24,15 +29,14 @@ class StreamedEpilogue {
   static constexpr int num_units = Part::registers / 2;
 
   __device__ __forceinline__ StreamedEpilogue(const GemmArguments<config>& arguments,
-                                              const Part& part)
-      : arguments_(arguments), part_(part) {}
+                                              const Part& part, int team)
+      : arguments_(arguments), part_(part), team_(team) {}
 
   // Multiplies by the scales that the main loop left to be applied.
   __device__ __forceinline__ void scale(Sums& total, const Tile& tile) const {
     if constexpr (config.recipe == ScaleRecipe::kTensor) {
-      const float factor =
-          __fmul_rn(load_scale(a_scale_of(arguments_, tile), 0),
-                    load_scale(b_scale_of(arguments_, tile), 0));
+      const float factor = __fmul_rn(load_scale(a_scale_of(arguments_, tile), 0),
+                                     load_scale(b_scale_of(arguments_, tile), 0));
 #pragma unroll
       for (int i = 0; i < Part::registers; ++i) total[i] = __fmul_rn(total[i], factor);
     }
@@ -64,50 +68,143 @@ class StreamedEpilogue {
     }
   }
 
-  __device__ __forceinline__ void store(const Sums& total, const Tile& tile) const {
+  // `staging`: shared memory for the results of all consumers.
+  __device__ __forceinline__ void store(const Sums& total, const Tile& tile,
+                                        unsigned staging) const {
+    if (stores_elements(tile)) {
 #pragma unroll
-    for (int unit = 0; unit < num_units; ++unit) {
-      store_unit({total[2 * unit], total[2 * unit + 1]}, unit, tile);
+      for (int unit = 0; unit < num_units; ++unit) {
+        store_unit({total[2 * unit], total[2 * unit + 1]}, unit, tile);
+      }
+      return;
     }
+    meet_consumer();  // the last tile's results were read
+#pragma unroll
+    for (int step = 0; step < num_steps; ++step) {
+      unsigned pairs[kUnitsOfStep];
+#pragma unroll
+      for (int i = 0; i < kUnitsOfStep; ++i) {
+        const int unit = (kUnitsOfStep * step + i) % num_units;
+        pairs[i] = packed({total[2 * unit], total[2 * unit + 1]}, unit, tile);
+      }
+      stage_step(pairs, step, staging);
+    }
+    meet_consumer();
+#pragma unroll
+    for (int step = 0; step < num_steps; ++step) store_step(step, staging, tile);
   }
 
-  // Puts the sums where the other thread blocks of the cluster can read them.
+  // Puts the sums where the other splits can read them.
   __device__ __forceinline__ void share(const Sums& total, unsigned shared_sums) const {
 #pragma unroll
     for (int unit = 0; unit < num_units; ++unit) {
-      ptx::store_shared_pair(shared_sums + place(unit), total[2 * unit], total[2 * unit + 1]);
+      ptx::store_shared_pair(shared_sums + place(team_, unit), total[2 * unit],
+                             total[2 * unit + 1]);
     }
   }
 
-  // Adds what every split shared, for each num_splits-th unit, and stores it.
+  // Adds what every split shared, for each num_splits-th step, and stores it.
   __device__ __forceinline__ void store_shared(unsigned shared_sums, int split,
                                                const Tile& tile) const {
-    unsigned from[config.num_splits];
+    constexpr int teams = streamed_teams(config);
+    constexpr bool is_spread = cluster_size(config) > 1;
+    const unsigned staging = shared_sums + shared_sums_bytes(config);
+    const bool by_element = stores_elements(tile);
+    for (int step = split; step < num_steps; step += config.num_splits) {
+      unsigned pairs[kUnitsOfStep];
 #pragma unroll
-    for (int i = 0; i < config.num_splits; ++i) {
-      from[i] = ptx::shared_address_of_block(shared_sums, i);
-    }
-#pragma unroll 2
-    for (int unit = split; unit < num_units; unit += config.num_splits) {
-      float2 part[config.num_splits];
+      for (int i = 0; i < kUnitsOfStep; ++i) {
+        const int unit = (kUnitsOfStep * step + i) % num_units;
+        float2 part[config.num_splits];
 #pragma unroll
-      for (int i = 0; i < config.num_splits; ++i) {
-        part[i] = ptx::load_cluster_pair(from[i] + place(unit));
+        for (int k = 0; k < config.num_splits; ++k) {
+          const unsigned at = shared_sums + place(k % teams, unit);
+          part[k] = is_spread ? ptx::load_cluster_pair(ptx::shared_address_of_block(at, k / teams))
+                              : ptx::load_shared_pair(at);
+        }
+        float2 sum = part[0];
+#pragma unroll
+        for (int k = 1; k < config.num_splits; ++k) {
+          sum.x = __fadd_rn(sum.x, part[k].x);
+          sum.y = __fadd_rn(sum.y, part[k].y);
+        }
+        if (!by_element) {
+          pairs[i] = packed(sum, unit, tile);
+        } else if (i < num_units) {
+          store_unit(sum, unit, tile);
+        }
       }
-      float2 sum = part[0];
-#pragma unroll
-      for (int i = 1; i < config.num_splits; ++i) {
-        sum.x = __fadd_rn(sum.x, part[i].x);
-        sum.y = __fadd_rn(sum.y, part[i].y);
-      }
-      store_unit(sum, unit, tile);
+      if (by_element) continue;
+      stage_step(pairs, step, staging);
+      meet_consumer();
+      store_step(step, staging, tile);
     }
   }
 
  private:
-  __device__ __forceinline__ unsigned place(int unit) const {
-    const int thread = static_cast<int>(threadIdx.x);
-    return 8 * (unit * streamed_consumers(config) * kWarpGroupThreads + thread);
+  // PERF: results of 16 bit go through shared memory, 16 rows of A at a time, so that whole lines
+  // of 128 bytes are stored; sectors of 32 took twice as long (docs/experiments.md, "Few rows").
+  static constexpr int kUnitsOfStep = 4;
+  static constexpr int num_steps = (Part::a_rows + kStepRows - 1) / kStepRows;
+  static constexpr int kChunkBytes = 16;
+  static constexpr int kChunkColumns = 8;  // of 16 bit
+
+  [[nodiscard]] __device__ __forceinline__ bool stores_elements(const Tile& tile) const {
+    return config.d == DType::kF32 || product_of(arguments_, tile).stores_directly != 0;
+  }
+
+  // Until the threads of this consumer have come here.
+  __device__ __forceinline__ void meet_consumer() const {
+    ptx::named_barrier(kFirstConsumerBarrier + team_ * streamed_consumers(config) + part_.consumer,
+                       kWarpGroupThreads);
+  }
+
+  // A unit, finished, as two results of 16 bit.
+  [[nodiscard]] __device__ __forceinline__ unsigned packed(float2 sum, int unit,
+                                                           const Tile& tile) const {
+    if constexpr (config.d == DType::kF32) {
+      return 0;  // never asked for
+    } else {
+      const int row = tile.row_a + part_.a_row() + unit / 2 * 8;
+      const int column = tile.row_b + part_.b_row() + unit % 2 * 8;
+      return pack_16bit<config.d>(finish(sum.x, tile, row, column),
+                                  finish(sum.y, tile, row + 1, column));
+    }
+  }
+
+  // Eight neighbouring columns of a row, swizzled, so that neither rows nor columns meet in a bank.
+  [[nodiscard]] __device__ __forceinline__ unsigned chunk(unsigned staging, int row,
+                                                          int column_chunk) const {
+    return staging + part_.consumer * streamed_output_bytes(config) + row * kSwizzleBytes +
+           (column_chunk ^ row % 8) * kChunkBytes;
+  }
+
+  // The warp's 16 columns of a step.
+  __device__ __forceinline__ void stage_step(const unsigned (&pairs)[kUnitsOfStep], int step,
+                                             unsigned staging) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = static_cast<int>(threadIdx.x) % kWarpGroupThreads / 32;
+    const int row = kStepRows * step + lane / 16 * 8 + lane % 8;
+    ptx::store_matrices_transposed(chunk(staging, row, 2 * warp + lane / 8 % 2), pairs);
+  }
+
+  // A thread's chunk of a step. Rows are whole multiples of 16 bytes, and so of chunks.
+  __device__ __forceinline__ void store_step(int step, unsigned staging, const Tile& tile) const {
+    const GemmParams& params = product_of(arguments_, tile);
+    const int thread = static_cast<int>(threadIdx.x) % kWarpGroupThreads;
+    const int row = kStepRows * step + thread / 8;
+    const float4 values = ptx::load_shared_chunk(chunk(staging, row, thread % 8));
+    const int d_row = tile.row_a + part_.first_a_row() + row;
+    const int d_column = tile.row_b + part_.first_b_row() + thread % 8 * kChunkColumns;
+    if (row >= Part::a_rows || !is_inside(tile, d_row, d_column)) return;
+    *reinterpret_cast<float4*>(static_cast<unsigned short*>(output_of(arguments_, tile)) +
+                               d_row * params.output_stride + d_column) = values;
+  }
+
+  [[nodiscard]] __device__ __forceinline__ unsigned place(int team, int unit) const {
+    const int thread = static_cast<int>(threadIdx.x) % kWarpGroupThreads;
+    const int consumer = team * streamed_consumers(config) + part_.consumer;
+    return 8 * ((consumer * num_units + unit) * kWarpGroupThreads + thread);
   }
 
   // Rows behind the end are never stored; any scale will do for them.
@@ -115,66 +212,70 @@ class StreamedEpilogue {
     return load_scale(scale, min(row, rows - 1) * scale.row_stride);
   }
 
+  // A tile's last consumer has rows of B that are the next tile's.
+  [[nodiscard]] __device__ __forceinline__ bool is_inside(const Tile& tile, int row,
+                                                          int column) const {
+    return row < tile.end_a && column < product_of(arguments_, tile).n &&
+           column - tile.row_b < config.tile_n;
+  }
+
   // Each step rounds: written as one expression the compiler could fuse them.
-  __device__ __forceinline__ float finish(float value, const Tile& tile, int row, int column) const {
+  __device__ __forceinline__ float finish(float value, const Tile& tile, int row,
+                                          int column) const {
     const GemmParams& params = product_of(arguments_, tile);
-    if (row >= tile.end_a || column >= params.n) return value;
+    if (!is_inside(tile, row, column)) return value;
     if constexpr (config.accumulates) {
-      value = __fadd_rn(value,
-                        load_value(output_of(arguments_, tile),
-                                   row * params.output_stride + column, config.d));
+      value = __fadd_rn(value, load_value(output_of(arguments_, tile),
+                                          row * params.output_stride + column, config.d));
     }
     if constexpr (config.has_bias) {
-      value = __fadd_rn(value,
-                        load_value(bias_of(arguments_, tile), column * params.bias_stride,
-                                   static_cast<DType>(params.bias_dtype)));
+      value = __fadd_rn(value, load_value(bias_of(arguments_, tile), column * params.bias_stride,
+                                          static_cast<DType>(params.bias_dtype)));
     }
     return value;
   }
 
   __device__ __forceinline__ void store_unit(float2 sum, int unit, const Tile& tile) const {
-    const GemmParams& params = product_of(arguments_, tile);
     int row = tile.row_a + part_.a_row() + unit / 2 * 8;
     int column = tile.row_b + part_.b_row() + unit % 2 * 8;
     const float first = finish(sum.x, tile, row, column);
     const float second = finish(sum.y, tile, row + 1, column);
-    if (params.stores_directly != 0) {
+    if (product_of(arguments_, tile).stores_directly != 0) {
       store_inside(tile, row, column, first);
       store_inside(tile, row + 1, column, second);
       return;
     }
-    // PERF: the lane with the next column has the same two rows. One of the two takes the first of
-    // them and one the second, so that neighbouring columns are stored together.
-    constexpr int kNextColumn = 4;
-    const bool is_odd = column % 2 != 0;
-    const float other = __shfl_xor_sync(0xFFFFFFFFU, is_odd ? first : second, kNextColumn);
-    const float low = is_odd ? other : first;
-    const float high = is_odd ? second : other;
-    if (is_odd) {
-      ++row;
-      --column;
-    }
-    // Rows are whole multiples of 16 bytes: both columns are inside or neither. (F32 sums in the
-    // workspace have rows of any length in a stride of such multiples: one more is written.)
-    if (row >= tile.end_a || column >= params.n) return;
-    const long long at = row * params.output_stride + column;
     if constexpr (config.d == DType::kF32) {
-      *reinterpret_cast<float2*>(static_cast<float*>(output_of(arguments_, tile)) + at) = {low, high};
-    } else {
-      *reinterpret_cast<unsigned*>(static_cast<unsigned short*>(output_of(arguments_, tile)) + at) =
-          pack_16bit<config.d>(low, high);
+      // PERF: the lane with the next column has the same two rows. One of the two takes the first
+      // of them and one the second, so that neighbouring columns are stored together.
+      constexpr int kNextColumn = 4;
+      const bool is_odd = column % 2 != 0;
+      const float other = __shfl_xor_sync(0xFFFFFFFFU, is_odd ? first : second, kNextColumn);
+      const float low = is_odd ? other : first;
+      const float high = is_odd ? second : other;
+      if (is_odd) {
+        ++row;
+        --column;
+      }
+      // Rows are whole multiples of 16 bytes: both columns are inside or neither. (Sums in the
+      // workspace have rows of any length in a stride of such multiples: one more is written.)
+      if (!is_inside(tile, row, column)) return;
+      const long long at = row * product_of(arguments_, tile).output_stride + column;
+      *reinterpret_cast<float2*>(static_cast<float*>(output_of(arguments_, tile)) + at) = {low,
+                                                                                           high};
     }
   }
 
   __device__ __forceinline__ void store_inside(const Tile& tile, int row, int column,
                                                float value) const {
-    const GemmParams& params = product_of(arguments_, tile);
-    if (row >= tile.end_a || column >= params.n) return;
-    store_value<config.d>(output_of(arguments_, tile), row * params.output_stride + column, value);
+    if (!is_inside(tile, row, column)) return;
+    store_value<config.d>(output_of(arguments_, tile),
+                          row * product_of(arguments_, tile).output_stride + column, value);
   }
 
   const GemmArguments<config>& arguments_;
   const Part& part_;
+  int team_;
 };
 
 }  // namespace octavo

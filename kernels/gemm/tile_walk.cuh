@@ -32,11 +32,13 @@ __device__ __forceinline__ const GemmParams& product_of(const FusedGemmParams& p
 
 // Addresses of its group.
 template <typename Arguments>
-__device__ __forceinline__ const ScaleParams& a_scale_of(const Arguments& params, const Tile& tile) {
+__device__ __forceinline__ const ScaleParams& a_scale_of(const Arguments& params,
+                                                         const Tile& tile) {
   return product_of(params, tile).a_scale;
 }
 template <typename Arguments>
-__device__ __forceinline__ const ScaleParams& b_scale_of(const Arguments& params, const Tile& tile) {
+__device__ __forceinline__ const ScaleParams& b_scale_of(const Arguments& params,
+                                                         const Tile& tile) {
   return product_of(params, tile).b_scale;
 }
 template <typename Arguments>

@@ -62,6 +62,15 @@ __device__ __forceinline__ void store_matrices(unsigned address, const unsigned 
                : "memory");
 }
 
+// The same, each matrix transposed: columns of what the lanes hold become rows.
+__device__ __forceinline__ void store_matrices_transposed(unsigned address,
+                                                          const unsigned (&pairs)[4]) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+      "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
+      : "memory");
+}
+
 // Four bytes of global memory to shared memory, without waiting.
 __device__ __forceinline__ void copy_word_async(unsigned to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to),

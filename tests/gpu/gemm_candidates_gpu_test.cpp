@@ -138,5 +138,25 @@ TEST_F(GemmOnGpu, every_candidate_of_a_plan_gives_the_emulations_bits) {
   }
 }
 
+// Rings of stages that go round several times, of one team and of several, in one thread block and
+// in a cluster of them.
+TEST_F(GemmOnGpu, every_streamed_candidate_gives_the_emulations_bits_for_a_deep_k) {
+  for (const ScaleRecipe recipe : {ScaleRecipe::kTensor, ScaleRecipe::kBlock}) {
+    for (const auto& [m, num_splits] :
+         {std::pair{3, 4}, {9, 1}, {16, 3}, {20, 8}, {48, 1}, {50, 2}, {64, 6}, {70, 2}, {99, 5}}) {
+      const GemmSpec spec{.m = m,
+                          .n = 456,
+                          .k = 7000,
+                          .d = DType::kBF16,
+                          .recipe = recipe,
+                          .accumulation = recipe == ScaleRecipe::kTensor ? Accumulation::kFast
+                                                                         : Accumulation::kPromoted,
+                          .num_splits = num_splits,
+                          .seed = 12};
+      expect_every_candidate_equal(spec, false);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace octavo::test

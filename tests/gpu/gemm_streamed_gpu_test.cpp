@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "gpu/gemm_on_gpu.hpp"
@@ -72,6 +73,62 @@ TEST_F(GemmOnGpu, automatic_splits_are_reported_and_the_cpu_gives_their_bits) {
     EXPECT_TRUE(same_output(device, host, report.kernel));
   }
   EXPECT_GT(most, 1) << "9 tiles of 64 columns on a whole GPU";
+}
+
+// A is what the kernel before in the stream writes: B may be read before that has ended, A not.
+TEST_F(GemmOnGpu, a_constant_b_is_read_early_and_a_is_not) {
+  const auto writer = [](std::uint64_t seed) {
+    return GemmSpec{.m = 16,
+                    .n = 1024,
+                    .k = 512,
+                    .d = DType::kE4M3,
+                    .recipe = ScaleRecipe::kTensor,
+                    .seed = seed};
+  };
+  GemmData one(writer(1));
+  GemmData other(writer(2));
+  const DeviceGemm writes_one(one.problem());
+  DeviceGemm writes_other(other.problem());
+  writes_other.problem.d = writes_one.problem.d;
+  for (const int num_splits : {1, 2, 8}) {
+    GemmData data({.m = 16,
+                   .n = 4096,
+                   .k = 1024,
+                   .d = DType::kBF16,
+                   .recipe = ScaleRecipe::kTensor,
+                   .num_splits = num_splits,
+                   .seed = 3});
+    DeviceGemm reads(data.problem());
+    reads.problem.a = writes_one.problem.d;
+    // D of each of the two, from A written while the stream stood still.
+    std::vector<std::vector<std::uint8_t>> expected;
+    for (const GemmProblem* writes :
+         {&std::as_const(writes_one.problem), &std::as_const(writes_other.problem)}) {
+      (void)gemm(*writes, {.backend = "cuda"});
+      Gpu::instance().synchronize();
+      (void)gemm(reads.problem, {.backend = "cuda"});
+      Gpu::instance().synchronize();
+      expected.push_back(reads.d.bytes());
+    }
+    ASSERT_NE(expected[0], expected[1]);
+    reads.problem.b_is_constant = true;
+    constexpr int kRounds = 200;
+    for (int round = 0; round < kRounds; ++round) {
+      for (int i = 0; i < 2; ++i) {
+        (void)gemm((i == 0 ? writes_other : writes_one).problem, {.backend = "cuda"});
+        (void)gemm(reads.problem, {.backend = "cuda"});
+      }
+      // The one that came last.
+      if (round % 20 == 0) {
+        Gpu::instance().synchronize();
+        ASSERT_EQ(reads.d.bytes(), expected[0]) << round;
+      }
+    }
+    (void)gemm(writes_other.problem, {.backend = "cuda"});
+    (void)gemm(reads.problem, {.backend = "cuda"});
+    Gpu::instance().synchronize();
+    EXPECT_EQ(reads.d.bytes(), expected[1]);
+  }
 }
 
 }  // namespace

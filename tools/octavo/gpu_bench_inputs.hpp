@@ -161,6 +161,7 @@ inline GemmProblem device_problem(const InputSet& set, BenchShape shape, ScaleRe
   problem.d = make_view(set.d.data(), DType::kBF16, {shape.m, shape.n}, measure::kGpu);
   problem.recipe = recipe;
   problem.accumulation = accumulation;
+  problem.b_is_constant = true;
   const void* a_scale = constant(set.a_scales[r]);
   const void* b_scale = constant(set.b_scales[r]);
   const std::int64_t k_blocks = num_scale_blocks(shape.k);

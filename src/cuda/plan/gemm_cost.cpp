@@ -15,48 +15,53 @@ namespace {
 // times this.
 constexpr double kCyclesPerMicrosecond = 1300;
 
-// PERF: measured on an H200 (docs/experiments.md, "Few rows"): what limits a streamed product, in
-// cycles of 1.75 GHz.
+// Time of memory and of what multiprocessors do: near their own limits both take longer.
+double together(double memory, double work, double power) {
+  return std::pow(std::pow(memory, power) + std::pow(work, power), 1 / power);
+}
+
+// PERF: measured on an H200 (docs/experiments.md, "Few rows" and "Teams"): what limits a streamed
+// product, in cycles of 1.75 GHz.
 constexpr double kStreamedCyclesPerMicrosecond = 1750;
+constexpr double kCyclesPerRow = 2.44;  // TMA: 128 bytes to one multiprocessor
 GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_multiprocessors) {
-  constexpr double kCyclesPerRow = 2.8;      // TMA: 128 bytes to one multiprocessor; 3.2 alone
-  constexpr double kBytesPerCycle = 2457;    // memory to all of them
-  constexpr double kStart = 5200;            // until the first tile is there, and the last stored
-  constexpr double kShareableBlocks = 0.9;   // clusters of more than two do not fill the GPU
-  constexpr double kStoreCyclesPerRow = 16;  // of a tile, while the other thread block reads on
+  constexpr double kBytesPerCycle = 2457;   // memory to all of them
+  constexpr double kStart = 4400;           // until the first tile is there, and the last stored
+  constexpr double kShareableBlocks = 0.9;  // clusters of more than two do not fill the GPU
+  constexpr double kMeeting = 1000;         // of splits, for each tile
+  constexpr double kClusterMeeting = 5000;  // and if they are on several multiprocessors
+  constexpr double kPower = 3;
+  constexpr double kBeside = 0.03;  // of two that wait for memory the one that loads more is slower
   GemmCandidate candidate{.config = config};
   const auto tiles =
       static_cast<double>(ceil_div(e.m, config.tile_m) * ceil_div(e.n, config.tile_n));
-  const int splits = config.num_splits;
-  const auto k_blocks = static_cast<double>(ceil_div(ceil_div(e.k, kScaleBlock), splits));
-  const double blocks =
-      blocks_per_multiprocessor(config) * num_multiprocessors * (splits > 2 ? kShareableBlocks : 1);
-  const double slots = std::max(1.0, std::floor(blocks / splits));
-  const double rows = config.tile_m + config.tile_n;
-  // From a stage's arrival to its release, one K-block after the other; nobody fills the gaps of a
-  // thread block that has a multiprocessor to itself.
-  constexpr double kChainAlone = 850;
-  const double chain = std::max({kCyclesPerRow * rows, 400.0 + 2.0 * config.tile_m,
-                                 blocks_per_multiprocessor(config) == 1 ? kChainAlone : 0.0});
-  const double sharing = (splits - 1) * 0.5 * config.tile_m * config.tile_n;
+  const int cluster = cluster_size(config);
+  const int teams = streamed_teams(config);
+  // A thread block is on a multiprocessor of its own where there are enough of them.
+  const int sharers = tiles * cluster > num_multiprocessors ? blocks_per_multiprocessor(config) : 1;
+  const double slots = std::max(1.0, std::floor(sharers * num_multiprocessors *
+                                                (cluster > 2 ? kShareableBlocks : 1) / cluster));
   candidate.waves = static_cast<std::int64_t>(std::ceil(tiles / slots));
-  candidate.tile_cycles = k_blocks * chain + kStoreCyclesPerRow * config.tile_m + sharing;
-  const double busiest = static_cast<double>(candidate.waves) * candidate.tile_cycles;
-  const double loads =
-      std::ceil(tiles * splits / num_multiprocessors) * k_blocks * rows * kCyclesPerRow;
+  // A K-block of each team of a multiprocessor: no consumer is quicker than its own chain from a
+  // stage's arrival to its release, nor all of them together than tensor core and registers.
+  const double part_rows = streamed_part_rows(config);
+  const double chain = 290 + 1.6 * part_rows;
+  const double consumer = 90 + 3.3 * part_rows;
+  const double k_block =
+      std::max({chain, sharers * teams * streamed_consumers(config) * consumer,
+                sharers * teams * kCyclesPerRow * (config.tile_m + config.tile_n)});
+  const auto k_blocks =
+      static_cast<double>(ceil_div(ceil_div(e.k, kScaleBlock), config.num_splits));
+  // While splits meet, their rings run empty.
+  const double meeting = config.num_splits > 1 ? kMeeting + (cluster > 1 ? kClusterMeeting : 0) : 0;
+  candidate.tile_cycles = k_blocks * k_block + meeting;
   const double bytes = static_cast<double>(e.k) * static_cast<double>(e.m + e.n) +
                        2.0 * static_cast<double>(e.m) * static_cast<double>(e.n);
-  // Of two that wait for memory the one with more to do beside it is slower. A stage that two
-  // consumers share waits for the later of them, and one that promotes a K-block before it
-  // multiplies the next leaves gaps.
-  constexpr double kBeside = 0.03;
-  constexpr double kOfTwoConsumers = 0.95;
-  constexpr double kOneAfterTheOther = 0.92;
-  double share = streamed_consumers(config) == 2 ? kOfTwoConsumers : 1;
-  if (config.sum == MainloopSum::kPromoted && config.unroll_k == 1) share = kOneAfterTheOther;
-  const double memory = bytes / kBytesPerCycle / share;
-  candidate.estimated_cycles = kStart + kBeside * std::max(busiest, loads) +
-                               std::max({busiest, loads + sharing, memory + sharing});
+  const auto waves = static_cast<double>(candidate.waves);
+  const double loads = std::ceil(tiles * config.num_splits / num_multiprocessors) * k_blocks *
+                       kCyclesPerRow * (config.tile_m + config.tile_n);
+  candidate.estimated_cycles = kStart + waves * meeting + kBeside * loads +
+                               together(bytes / kBytesPerCycle, waves * k_blocks * k_block, kPower);
   candidate.microseconds = candidate.estimated_cycles / kStreamedCyclesPerMicrosecond;
   return candidate;
 }
@@ -90,21 +95,15 @@ TileCost tile_cost(const GemmConfig& config) {
   return cost;
 }
 
-// Time of memory and of what multiprocessors do: near their own limits both take longer.
-double together(double memory, double work) {
-  constexpr double kPower = 4;
-  return std::pow(std::pow(memory, kPower) + std::pow(work, kPower), 1 / kPower);
-}
-
 // PERF: measured on an H200 (docs/experiments.md, "Few rows"): tiles of a product that is over
 // before it meets the power limit wait for their bytes or for the tensor core.
 void set_short_cost(const Extents& e, GemmCandidate& candidate) {
-  constexpr double kCyclesPerRow = 2.44;  // TMA: 128 bytes to one multiprocessor
   constexpr double kTensorPipe = 0.93;
   constexpr double kMacsPerCycle = 4096;
   constexpr double kStartMicroseconds = 2;
   constexpr double kStoreMicroseconds = 6e-5;  // of a result
   constexpr double kBytesPerMicrosecond = 4.3e6;
+  constexpr double kPower = 4;
   const GemmConfig& config = candidate.config;
   const double results = static_cast<double>(config.tile_m) * config.tile_n;
   const double k_block = std::max(kCyclesPerRow * (config.tile_m + config.tile_n),
@@ -116,7 +115,7 @@ void set_short_cost(const Extents& e, GemmCandidate& candidate) {
                        2.0 * static_cast<double>(e.m) * static_cast<double>(e.n);
   candidate.microseconds =
       kStartMicroseconds +
-      together(bytes / kBytesPerMicrosecond, static_cast<double>(candidate.waves) * tile);
+      together(bytes / kBytesPerMicrosecond, static_cast<double>(candidate.waves) * tile, kPower);
   candidate.tile_cycles = tile * kStreamedCyclesPerMicrosecond;
   candidate.estimated_cycles = candidate.microseconds * kStreamedCyclesPerMicrosecond;
 }

@@ -255,7 +255,11 @@ constexpr std::array kFastShapes = {
 // is split. PERF: with more rows a small tile of the other kind took half the time (12 instead of
 // 24 us, 128 x 6144 x 4096).
 constexpr std::int64_t kMaxStreamedRows = 64;
-constexpr int kMaxSplits = 8;  // thread blocks of a portable cluster
+constexpr int kMaxSplits = 8;  // thread blocks of a portable cluster, each with one team
+
+// Rows of B, so that there are nearly as many tiles as multiprocessors, or twice as many, for the N
+// that models have: 32 for 4096, 56 for 7168 and 14336, 112 and 224 for 28672, 192 for 24576.
+constexpr std::array kStreamedRowsOfB = {32, 48, 56, 64, 96, 112, 128, 192, 224};
 
 std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
   std::vector<TileShape> shapes;
@@ -263,10 +267,9 @@ std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
   constexpr int kLargestTile = 128;
   int tile_m = 8;  // the narrowest wgmma
   while (tile_m < e.m && tile_m < kLargestTile) tile_m *= 2;
-  for (const int tile_n : {64, 128, 192}) {
-    // Sums of 128 x 128 would take the registers of a whole multiprocessor to no avail. A wide tile
-    // reads A less often, which counts where A has many rows.
-    if (tile_m == 128 ? tile_n > 64 : tile_n == 192 && tile_m < 64) continue;
+  for (const int tile_n : kStreamedRowsOfB) {
+    // Whoever has tiles enough need not split K; wide ones with splits would be for nobody.
+    if (tile_n > kWarpGroupRows && (num_splits > 1 || tile_m == kLargestTile)) continue;
     shapes.push_back({Schedule::kStreamed, tile_m, tile_n, 1, 1, kAllStages, num_splits});
   }
   return shapes;
@@ -287,9 +290,13 @@ int most_stages(GemmConfig config) {
 // is promoted: as many as their sums leave without spills.
 int streamed_unroll(const GemmConfig& config) {
   constexpr int kMost = 4;
-  const int registers_of_sums =
-      streamed_consumers(config) == 1 || blocks_per_multiprocessor(config) == 1 ? 64 : 32;
-  return std::min(kMost, registers_of_sums / (streamed_part_rows(config) / 2));
+  constexpr int kGranularity = 8;
+  const int registers = kRegisters / (blocks_per_multiprocessor(config) * num_threads(config)) /
+                        kGranularity * kGranularity;
+  const int sums = streamed_part_rows(config) / 2;
+  int unroll = kMost;
+  while (unroll > 1 && streamed_registers(config) + unroll * sums > registers) unroll /= 2;
+  return unroll;
 }
 
 namespace {
@@ -375,8 +382,7 @@ std::vector<Reason> gemm_refusals(const GemmProblem& problem, const Execution& e
   if (problem.num_splits > kMaxSplits) {
     reasons.push_back(
         {"numerics", "num_splits", std::to_string(problem.num_splits),
-         fmt::format("from 1 to {}, or {}: the thread blocks of a cluster have a part "
-                     "of K each",
+         fmt::format("from 1 to {}, or {}: the teams of a cluster have a part of K each",
                      kMaxSplits, kAutomaticSplits)});
   }
   const Extents e = extents_of(problem);
