@@ -72,15 +72,9 @@ inline constexpr int kWarpGroupRows = 64;
 // Of the schedules that are not streamed.
 inline constexpr int kConsumers = 2;
 
-// Streamed: more than 64 rows of A are halves for two consumers each, whose sums would not fit into
-// registers otherwise.
-[[nodiscard]] constexpr int streamed_part_rows(const GemmConfig& config) noexcept {
-  return config.tile_m > kWarpGroupRows ? config.tile_m / 2 : config.tile_m;
-}
-// The consumers of a team, each with its part of the tile.
+// Streamed: the consumers of a team, each with up to 64 rows of B.
 [[nodiscard]] constexpr int streamed_consumers(const GemmConfig& config) noexcept {
-  return (config.tile_n + kWarpGroupRows - 1) / kWarpGroupRows *
-         (config.tile_m / streamed_part_rows(config));
+  return (config.tile_n + kWarpGroupRows - 1) / kWarpGroupRows;
 }
 // Threads of a team: consumers, a warp that loads tiles and one for scales.
 [[nodiscard]] constexpr int streamed_team_threads(const GemmConfig& config) noexcept {
@@ -89,10 +83,14 @@ inline constexpr int kConsumers = 2;
 }
 
 inline constexpr int kRegisters = 64 * 1024;  // of a multiprocessor
-// What a consumer of a streamed product needs: its sums, those of one K-block, and the rest.
+// What a consumer of a streamed product needs: its sums, those of one K-block, and the rest, of
+// which there is more where scales, old values or the place of a group are looked up at the end.
 [[nodiscard]] constexpr int streamed_registers(const GemmConfig& config) noexcept {
   constexpr int kRest = 32;
-  return 2 * (streamed_part_rows(config) / 2) + kRest;
+  constexpr int kMore = 16;
+  const bool looks_up = config.recipe == ScaleRecipe::kRow || config.accumulates ||
+                        config.grouping != Grouping::kNone;
+  return 2 * (config.tile_m / 2) + kRest + (looks_up ? kMore : 0);
 }
 
 // Teams of a thread block, each with a split of K, a ring of stages and an accumulator of its own.

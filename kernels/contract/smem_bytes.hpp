@@ -32,13 +32,12 @@ inline constexpr int kOutputBoxBytes = kWarpGroupRows * kSwizzleBytes;
 // 16.
 inline constexpr int kStepRows = 16;
 [[nodiscard]] constexpr int streamed_output_bytes(const GemmConfig& config) noexcept {
-  const int rows = streamed_part_rows(config);
-  return (rows > kStepRows ? rows : kStepRows) * kSwizzleBytes;
+  return (config.tile_m > kStepRows ? config.tile_m : kStepRows) * kSwizzleBytes;
 }
 // Streamed: the F32 sums of all teams, which take the place of tiles that were read.
 [[nodiscard]] constexpr int shared_sums_bytes(const GemmConfig& config) noexcept {
-  return streamed_teams(config) * streamed_consumers(config) * kWarpGroupRows *
-         streamed_part_rows(config) * static_cast<int>(sizeof(float));
+  return streamed_teams(config) * streamed_consumers(config) * kWarpGroupRows * config.tile_m *
+         static_cast<int>(sizeof(float));
 }
 
 // Results on their way out. Where streamed splits are shared nothing else is under way, and results

@@ -17,20 +17,13 @@ namespace octavo {
 // element of row a_row() + 8 g + c of A and row b_row() + 8 r of B.
 template <GemmConfig config>
 struct StreamedPart {
-  static constexpr int a_rows = streamed_part_rows(config);
-  static constexpr int registers = a_rows / 2;
+  static constexpr int registers = config.tile_m / 2;
   using Sums = float[registers];
 
   int consumer;
 
-  static constexpr int num_b_parts = (config.tile_n + kWarpGroupRows - 1) / kWarpGroupRows;
-  __device__ __forceinline__ int first_a_row() const { return consumer / num_b_parts * a_rows; }
-  __device__ __forceinline__ int first_b_row() const {
-    return consumer % num_b_parts * kWarpGroupRows;
-  }
-  __device__ __forceinline__ int a_row() const {
-    return first_a_row() + static_cast<int>(threadIdx.x) % 4 * 2;
-  }
+  __device__ __forceinline__ int first_b_row() const { return consumer * kWarpGroupRows; }
+  __device__ __forceinline__ int a_row() const { return static_cast<int>(threadIdx.x) % 4 * 2; }
   __device__ __forceinline__ int b_row() const {
     const int thread = static_cast<int>(threadIdx.x) % kWarpGroupThreads;
     return first_b_row() + thread / 32 * 16 + thread % 32 / 4;
@@ -47,7 +40,7 @@ class StreamedConsumer {
   __device__ __forceinline__ StreamedConsumer(const GemmAddresses<config>& smem, const Part& part,
                                               int first_stage)
       : smem_(smem), part_(part), first_stage_(first_stage) {
-    a_descriptor_ = lower_descriptor(smem.a(0) + part.first_a_row() * kSwizzleBytes);
+    a_descriptor_ = lower_descriptor(smem.a(0));
     b_descriptor_ = lower_descriptor(smem.b(0) + part.first_b_row() * kSwizzleBytes);
   }
 
@@ -107,9 +100,9 @@ class StreamedConsumer {
     ptx::wgmma_fence();
 #pragma unroll
     for (int step = 0; step < config.tile_k / kStepBytes; ++step) {
-      ptx::wgmma<config.b, config.a, Part::a_rows>(sums, descriptor(b + step * step_units),
-                                                   descriptor(a + step * step_units),
-                                                   adds || step > 0);
+      ptx::wgmma<config.b, config.a, config.tile_m>(sums, descriptor(b + step * step_units),
+                                                    descriptor(a + step * step_units),
+                                                    adds || step > 0);
     }
     ptx::wgmma_commit();
   }
@@ -149,7 +142,7 @@ class StreamedConsumer {
         }
       }
 #pragma unroll
-      for (int group = 0; group < Part::a_rows / 8; ++group) {
+      for (int group = 0; group < config.tile_m / 8; ++group) {
         const float2 a_scale =
             ptx::load_shared_pair(smem_.a_scale(stage) + 4 * (part_.a_row() + 8 * group));
 #pragma unroll

@@ -51,7 +51,7 @@ class StreamedEpilogue {
       }
       int row = tile.row_a + part_.a_row();
 #pragma unroll
-      for (int group = 0; group < Part::a_rows / 8; ++group) {
+      for (int group = 0; group < config.tile_m / 8; ++group) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           // PERF: one scale after the other; all of them at once, with their addresses, would
@@ -145,7 +145,7 @@ class StreamedEpilogue {
   // PERF: results of 16 bit go through shared memory, 16 rows of A at a time, so that whole lines
   // of 128 bytes are stored; sectors of 32 took twice as long (docs/experiments.md, "Few rows").
   static constexpr int kUnitsOfStep = 4;
-  static constexpr int num_steps = (Part::a_rows + kStepRows - 1) / kStepRows;
+  static constexpr int num_steps = (config.tile_m + kStepRows - 1) / kStepRows;
   static constexpr int kChunkBytes = 16;
   static constexpr int kChunkColumns = 8;  // of 16 bit
 
@@ -194,9 +194,9 @@ class StreamedEpilogue {
     const int thread = static_cast<int>(threadIdx.x) % kWarpGroupThreads;
     const int row = kStepRows * step + thread / 8;
     const float4 values = ptx::load_shared_chunk(chunk(staging, row, thread % 8));
-    const int d_row = tile.row_a + part_.first_a_row() + row;
+    const int d_row = tile.row_a + row;
     const int d_column = tile.row_b + part_.first_b_row() + thread % 8 * kChunkColumns;
-    if (row >= Part::a_rows || !is_inside(tile, d_row, d_column)) return;
+    if (row >= config.tile_m || !is_inside(tile, d_row, d_column)) return;
     *reinterpret_cast<float4*>(static_cast<unsigned short*>(output_of(arguments_, tile)) +
                                d_row * params.output_stride + d_column) = values;
   }

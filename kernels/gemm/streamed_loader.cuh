@@ -57,11 +57,12 @@ class StreamedLoader {
     ptx::fence_mbarrier_init();
   }
 
-  // B's part of the first stages of the first tile, before A may be read. PERF: two of them; what
-  // is loaded early the kernel before waits for (docs/experiments.md, "Before the kernel before has
-  // ended").
+  // B's part of the first stages of the first tile, before A may be read. PERF: A waits behind what
+  // is loaded early, which costs more than it brings where A has many rows (docs/experiments.md,
+  // "Before the kernel before has ended").
   __device__ __forceinline__ void load_b_early(const Tile& tile) {
-    constexpr int kMost = config.stages < 2 ? config.stages : 2;
+    constexpr int kFewRows = 32;
+    constexpr int kMost = config.tile_m <= kFewRows || config.stages < 2 ? config.stages : 2;
     const GemmParams& params = product_of(arguments_, tile);
     const KRange range = k_range<config>(params, split_);
     early_ = min(kMost, range.last - range.first);

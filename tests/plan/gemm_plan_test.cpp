@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "cuda/plan/describe_plan.hpp"
 #include "kernels/contract/rasterization.hpp"
@@ -109,6 +110,51 @@ TEST(GemmPlan, few_rows_are_streamed_and_k_is_split_where_tiles_are_few) {
     const GemmPlan deep = plan_gemm(block_problem(m, 2048, 16384), kH200Multiprocessors);
     EXPECT_EQ(deep.config.schedule, Schedule::kStreamed);
     EXPECT_GT(deep.config.num_splits, 1);
+  }
+}
+
+// N of models' layers: one tile, or two, for nearly every multiprocessor.
+TEST(GemmPlan, tiles_of_few_rows_give_every_multiprocessor_the_same_share) {
+  for (const auto& [m, n, k] : {std::tuple{16, 4096, 14336},
+                                {16, 28672, 4096},
+                                {64, 7168, 16384},
+                                {64, 24576, 1536},
+                                {64, 28672, 4096}}) {
+    const GemmConfig config = plan_gemm(block_problem(m, n, k), kH200Multiprocessors).config;
+    const int tiles = (n + config.tile_n - 1) / config.tile_n;
+    const int blocks = cluster_size(config) * tiles;
+    const int rounds = (blocks + kH200Multiprocessors - 1) / kH200Multiprocessors;
+    EXPECT_LE(rounds, 2) << n;
+    EXPECT_GE(blocks, 0.9 * rounds * kH200Multiprocessors) << n;
+  }
+}
+
+TEST(GemmPlan, splits_are_for_teams_of_a_thread_block_first_and_then_for_a_cluster) {
+  struct Case {
+    int tile_m;
+    int tile_n;
+    int num_splits;
+    int teams;
+    int cluster;
+  };
+  for (const Case& c : {Case{16, 32, 1, 1, 1},
+                        {16, 32, 3, 3, 1},
+                        {16, 32, 4, 4, 1},
+                        {16, 32, 5, 1, 5},
+                        {16, 64, 8, 4, 2},
+                        {64, 56, 2, 2, 1},
+                        {64, 56, 4, 2, 2},
+                        {128, 64, 4, 2, 2},
+                        {128, 64, 7, 1, 7}}) {
+    GemmConfig config;
+    config.schedule = Schedule::kStreamed;
+    config.cluster_n = 1;
+    config.tile_m = c.tile_m;
+    config.tile_n = c.tile_n;
+    config.num_splits = c.num_splits;
+    EXPECT_EQ(streamed_teams(config), c.teams) << kernel_name(config);
+    EXPECT_EQ(cluster_size(config), c.cluster) << kernel_name(config);
+    EXPECT_LE(num_threads(config), 1024) << kernel_name(config);
   }
 }
 

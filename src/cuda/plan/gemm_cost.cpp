@@ -43,10 +43,11 @@ GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_
                                                 (cluster > 2 ? kShareableBlocks : 1) / cluster));
   candidate.waves = static_cast<std::int64_t>(std::ceil(tiles / slots));
   // A K-block of each team of a multiprocessor: no consumer is quicker than its own chain from a
-  // stage's arrival to its release, nor all of them together than tensor core and registers.
-  const double part_rows = streamed_part_rows(config);
-  const double chain = 290 + 1.6 * part_rows;
-  const double consumer = 90 + 3.3 * part_rows;
+  // stage's arrival to its release (longer where it promotes before it multiplies on), nor all of
+  // them together than tensor core and registers.
+  const bool is_serial = config.sum == MainloopSum::kPromoted && config.unroll_k == 1;
+  const double chain = 290 + (is_serial ? 3.1 : 1.6) * config.tile_m;
+  const double consumer = 90 + 3.3 * config.tile_m;
   const double k_block =
       std::max({chain, sharers * teams * streamed_consumers(config) * consumer,
                 sharers * teams * kCyclesPerRow * (config.tile_m + config.tile_n)});

@@ -259,7 +259,7 @@ constexpr int kMaxSplits = 8;  // thread blocks of a portable cluster, each with
 
 // Rows of B, so that there are nearly as many tiles as multiprocessors, or twice as many, for the N
 // that models have: 32 for 4096, 56 for 7168 and 14336, 112 and 224 for 28672, 192 for 24576.
-constexpr std::array kStreamedRowsOfB = {32, 48, 56, 64, 96, 112, 128, 192, 224};
+constexpr std::array kStreamedRowsOfB = {32, 48, 56, 64, 112, 128, 192, 224};
 
 std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
   std::vector<TileShape> shapes;
@@ -268,8 +268,12 @@ std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
   int tile_m = 8;  // the narrowest wgmma
   while (tile_m < e.m && tile_m < kLargestTile) tile_m *= 2;
   for (const int tile_n : kStreamedRowsOfB) {
-    // Whoever has tiles enough need not split K; wide ones with splits would be for nobody.
-    if (tile_n > kWarpGroupRows && (num_splits > 1 || tile_m == kLargestTile)) continue;
+    // Whoever has tiles enough need not split K, and who splits it into many parts has few tiles.
+    constexpr int kManySplits = 5;
+    if (num_splits > 1 && tile_n > kWarpGroupRows) continue;
+    if (num_splits >= kManySplits && kWarpGroupRows % tile_n != 0) continue;
+    // Twice as many sums would not fit into the registers of two consumers.
+    if (tile_m == kLargestTile && tile_n > kWarpGroupRows) continue;
     shapes.push_back({Schedule::kStreamed, tile_m, tile_n, 1, 1, kAllStages, num_splits});
   }
   return shapes;
@@ -293,7 +297,7 @@ int streamed_unroll(const GemmConfig& config) {
   constexpr int kGranularity = 8;
   const int registers = kRegisters / (blocks_per_multiprocessor(config) * num_threads(config)) /
                         kGranularity * kGranularity;
-  const int sums = streamed_part_rows(config) / 2;
+  const int sums = config.tile_m / 2;
   int unroll = kMost;
   while (unroll > 1 && streamed_registers(config) + unroll * sums > registers) unroll /= 2;
   return unroll;
