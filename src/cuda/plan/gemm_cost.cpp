@@ -27,6 +27,7 @@ constexpr double kCyclesPerRow = 2.44;  // TMA: 128 bytes to one multiprocessor
 GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_multiprocessors) {
   constexpr double kBytesPerCycle = 2457;   // memory to all of them
   constexpr double kStart = 4400;           // until the first tile is there, and the last stored
+  constexpr double kStartInPlace = 1000;    // more where the kernel before must leave first
   constexpr double kShareableBlocks = 0.9;  // clusters of more than two do not fill the GPU
   constexpr double kMeeting = 1000;         // of splits, for each tile
   constexpr double kClusterMeeting = 5000;  // and if they are on several multiprocessors
@@ -61,7 +62,9 @@ GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_
   const auto waves = static_cast<double>(candidate.waves);
   const double loads = std::ceil(tiles * config.num_splits / num_multiprocessors) * k_blocks *
                        kCyclesPerRow * (config.tile_m + config.tile_n);
-  candidate.estimated_cycles = kStart + waves * meeting + kBeside * loads +
+  const bool is_in_place = sharers == blocks_per_multiprocessor(config);
+  candidate.estimated_cycles = kStart + (is_in_place ? kStartInPlace : 0) + waves * meeting +
+                               kBeside * loads +
                                together(bytes / kBytesPerCycle, waves * k_blocks * k_block, kPower);
   candidate.microseconds = candidate.estimated_cycles / kStreamedCyclesPerMicrosecond;
   return candidate;
