@@ -29,10 +29,13 @@ GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_
   constexpr double kStart = 4400;           // until the first tile is there, and the last stored
   constexpr double kStartInPlace = 1000;    // more where the kernel before must leave first
   constexpr double kShareableBlocks = 0.9;  // clusters of more than two do not fill the GPU
-  constexpr double kMeeting = 1000;         // of splits, for each tile
-  constexpr double kClusterMeeting = 5000;  // and if they are on several multiprocessors
-  constexpr double kPower = 3;
+  constexpr double kMeeting = 2000;         // of splits
+  constexpr double kClusterMeeting = 4000;  // more if they are on several multiprocessors
+  constexpr double kNextTile = 3000;        // more if another tile follows: the rings ran empty
   constexpr double kBeside = 0.03;  // of two that wait for memory the one that loads more is slower
+  // Memory and multiprocessors share the power that there is.
+  constexpr int kFewRows = 32;
+  const double power = config.tile_m <= kFewRows ? 6 : 4;
   GemmCandidate candidate{.config = config};
   const auto tiles =
       static_cast<double>(ceil_div(e.m, config.tile_m) * ceil_div(e.n, config.tile_n));
@@ -54,18 +57,20 @@ GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_
                 sharers * teams * kCyclesPerRow * (config.tile_m + config.tile_n)});
   const auto k_blocks =
       static_cast<double>(ceil_div(ceil_div(e.k, kScaleBlock), config.num_splits));
-  // While splits meet, their rings run empty.
-  const double meeting = config.num_splits > 1 ? kMeeting + (cluster > 1 ? kClusterMeeting : 0) : 0;
-  candidate.tile_cycles = k_blocks * k_block + meeting;
+  const auto waves = static_cast<double>(candidate.waves);
+  const double meeting =
+      config.num_splits > 1
+          ? waves * (kMeeting + (cluster > 1 ? kClusterMeeting : 0)) + (waves - 1) * kNextTile
+          : 0;
+  candidate.tile_cycles = k_blocks * k_block + meeting / waves;
   const double bytes = static_cast<double>(e.k) * static_cast<double>(e.m + e.n) +
                        2.0 * static_cast<double>(e.m) * static_cast<double>(e.n);
-  const auto waves = static_cast<double>(candidate.waves);
   const double loads = std::ceil(tiles * config.num_splits / num_multiprocessors) * k_blocks *
                        kCyclesPerRow * (config.tile_m + config.tile_n);
   const bool is_in_place = sharers == blocks_per_multiprocessor(config);
-  candidate.estimated_cycles = kStart + (is_in_place ? kStartInPlace : 0) + waves * meeting +
+  candidate.estimated_cycles = kStart + (is_in_place ? kStartInPlace : 0) + meeting +
                                kBeside * loads +
-                               together(bytes / kBytesPerCycle, waves * k_blocks * k_block, kPower);
+                               together(bytes / kBytesPerCycle, waves * k_blocks * k_block, power);
   candidate.microseconds = candidate.estimated_cycles / kStreamedCyclesPerMicrosecond;
   return candidate;
 }

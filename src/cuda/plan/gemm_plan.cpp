@@ -299,7 +299,7 @@ int streamed_unroll(const GemmConfig& config) {
                         kGranularity * kGranularity;
   const int sums = config.tile_m / 2;
   int unroll = kMost;
-  while (unroll > 1 && streamed_registers(config) + unroll * sums > registers) unroll /= 2;
+  while (unroll > 1 && streamed_registers(config) + (unroll - 1) * sums > registers) unroll /= 2;
   return unroll;
 }
 
