@@ -16,8 +16,9 @@ namespace {
 constexpr double kCyclesPerMicrosecond = 1300;
 
 // Time of memory and of what multiprocessors do: near their own limits both take longer.
-double together(double memory, double work, double power) {
-  return std::pow(std::pow(memory, power) + std::pow(work, power), 1 / power);
+double together(double memory, double work) {
+  constexpr double kPower = 4;
+  return std::pow(std::pow(memory, kPower) + std::pow(work, kPower), 1 / kPower);
 }
 
 // PERF: measured on an H200 (docs/experiments.md, "Few rows" and "Teams"): what limits a streamed
@@ -29,13 +30,10 @@ GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_
   constexpr double kStart = 4400;           // until the first tile is there, and the last stored
   constexpr double kStartInPlace = 1000;    // more where the kernel before must leave first
   constexpr double kShareableBlocks = 0.9;  // clusters of more than two do not fill the GPU
-  constexpr double kMeeting = 2000;         // of splits
-  constexpr double kClusterMeeting = 4000;  // more if they are on several multiprocessors
+  constexpr double kMeeting = 1000;         // of splits
+  constexpr double kClusterMeeting = 5000;  // more if they are on several multiprocessors
   constexpr double kNextTile = 3000;        // more if another tile follows: the rings ran empty
   constexpr double kBeside = 0.03;  // of two that wait for memory the one that loads more is slower
-  // Memory and multiprocessors share the power that there is.
-  constexpr int kFewRows = 32;
-  const double power = config.tile_m <= kFewRows ? 6 : 4;
   GemmCandidate candidate{.config = config};
   const auto tiles =
       static_cast<double>(ceil_div(e.m, config.tile_m) * ceil_div(e.n, config.tile_n));
@@ -70,7 +68,7 @@ GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_
   const bool is_in_place = sharers == blocks_per_multiprocessor(config);
   candidate.estimated_cycles = kStart + (is_in_place ? kStartInPlace : 0) + meeting +
                                kBeside * loads +
-                               together(bytes / kBytesPerCycle, waves * k_blocks * k_block, power);
+                               together(bytes / kBytesPerCycle, waves * k_blocks * k_block);
   candidate.microseconds = candidate.estimated_cycles / kStreamedCyclesPerMicrosecond;
   return candidate;
 }
@@ -112,7 +110,6 @@ void set_short_cost(const Extents& e, GemmCandidate& candidate) {
   constexpr double kStartMicroseconds = 2;
   constexpr double kStoreMicroseconds = 6e-5;  // of a result
   constexpr double kBytesPerMicrosecond = 4.3e6;
-  constexpr double kPower = 4;
   const GemmConfig& config = candidate.config;
   const double results = static_cast<double>(config.tile_m) * config.tile_n;
   const double k_block = std::max(kCyclesPerRow * (config.tile_m + config.tile_n),
@@ -124,7 +121,7 @@ void set_short_cost(const Extents& e, GemmCandidate& candidate) {
                        2.0 * static_cast<double>(e.m) * static_cast<double>(e.n);
   candidate.microseconds =
       kStartMicroseconds +
-      together(bytes / kBytesPerMicrosecond, static_cast<double>(candidate.waves) * tile, kPower);
+      together(bytes / kBytesPerMicrosecond, static_cast<double>(candidate.waves) * tile);
   candidate.tile_cycles = tile * kStreamedCyclesPerMicrosecond;
   candidate.estimated_cycles = candidate.microseconds * kStreamedCyclesPerMicrosecond;
 }

@@ -298,8 +298,11 @@ int streamed_unroll(const GemmConfig& config) {
   const int registers = kRegisters / (blocks_per_multiprocessor(config) * num_threads(config)) /
                         kGranularity * kGranularity;
   const int sums = config.tile_m / 2;
+  constexpr int kOfSeveral = 8;  // what more than one K-block takes beside their sums
   int unroll = kMost;
-  while (unroll > 1 && streamed_registers(config) + (unroll - 1) * sums > registers) unroll /= 2;
+  while (unroll > 1 && streamed_registers(config) + (unroll - 1) * sums + kOfSeveral > registers) {
+    unroll /= 2;
+  }
   return unroll;
 }
 
