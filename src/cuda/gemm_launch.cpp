@@ -88,8 +88,7 @@ class Launcher {
     params.output_stride = to_sums ? plan_.sums_stride : d.strides[0];
     params.stores_directly = plan_.stores_directly ? 1 : 0;
     // A repacked B is written by the kernel before.
-    params.loads_b_early =
-        problem_.b_is_constant && plan_.b.path == OperandPath::kDirect ? 1 : 0;
+    params.loads_b_early = problem_.b_is_constant && plan_.b.path == OperandPath::kDirect ? 1 : 0;
     if (Status s = set_output_map(launcher_.api(), config, params); !s.ok()) return s;
     if (config.has_bias) set_bias(problem_.bias, params);
     return launch_product(launcher_, prepared_, params.raster.num_clusters(), params);
