@@ -61,10 +61,12 @@ struct GemmProblem {
   // result in a batch of any size ("cpu" with kBlocked: from two rows on; docs/numerics.md,
   // "Splits").
   int num_splits = kAutomaticSplits;
-  // The caller's promise that b holds its values already when the call is made, as the weights of a
-  // model do: no work that is still to run, in this stream or another, writes them. "cuda" then
-  // reads the first of them while the kernels before it in the stream are still running, which
-  // takes up to 1 us from a product of few rows. With a promise that is not kept D is wrong.
+  // The caller's promise that b (its scales do not matter) holds its values already when the call
+  // is made, as the weights of a model do: no work that is still to run, in this stream or another,
+  // writes them. For a call that is captured it holds for every launch of the graph. "cuda" then
+  // reads the first of a product of few rows while the kernels before it in the stream are still
+  // running, which takes up to 1 us from its time; other products, and a b that has to be copied
+  // first, are computed as without. With a promise that is not kept D is wrong.
   bool b_is_constant = false;
 };
 

@@ -82,7 +82,17 @@ inline constexpr int kConsumers = 2;
   return streamed_consumers(config) * kWarpGroupThreads + kLoadingThreads;
 }
 
-inline constexpr int kRegisters = 64 * 1024;  // of a multiprocessor
+// What each thread can have of the registers of a multiprocessor with so many threads: its warps
+// lie in four partitions of 16 K registers each, given in units of 8.
+[[nodiscard]] constexpr int registers_of_thread(int threads) noexcept {
+  constexpr int kPartitions = 4;
+  constexpr int kRegistersOfPartition = 16 * 1024;
+  constexpr int kUnit = 8;
+  constexpr int kWarpThreads = 32;
+  const int warps = (threads + kWarpThreads - 1) / kWarpThreads;
+  const int of_partition = (warps + kPartitions - 1) / kPartitions;
+  return kRegistersOfPartition / (of_partition * kWarpThreads) / kUnit * kUnit;
+}
 // What a consumer of a streamed product needs: its sums, those of one K-block, and the rest, of
 // which there is more where scales, old values or the place of a group are looked up at the end.
 [[nodiscard]] constexpr int streamed_registers(const GemmConfig& config) noexcept {
@@ -100,9 +110,9 @@ inline constexpr int kRegisters = 64 * 1024;  // of a multiprocessor
 [[nodiscard]] constexpr int streamed_teams(const GemmConfig& config) noexcept {
   constexpr int kMostConsumers = 4;
   int teams = kMostConsumers / streamed_consumers(config);
-  while (teams > 1 &&
-         (config.num_splits % teams != 0 ||
-          kRegisters / (teams * streamed_team_threads(config)) < streamed_registers(config))) {
+  while (teams > 1 && (config.num_splits % teams != 0 ||
+                       registers_of_thread(teams * streamed_team_threads(config)) <
+                           streamed_registers(config))) {
     --teams;
   }
   return teams > 1 ? teams : 1;
@@ -127,7 +137,7 @@ inline constexpr int kRegisters = 64 * 1024;  // of a multiprocessor
   constexpr int kMostConsumersOfTwo = 2;
   return config.schedule == Schedule::kStreamed &&
                  streamed_teams(config) * streamed_consumers(config) <= kMostConsumersOfTwo &&
-                 kRegisters / (2 * num_threads(config)) >= streamed_registers(config)
+                 registers_of_thread(2 * num_threads(config)) >= streamed_registers(config)
              ? 2
              : 1;
 }

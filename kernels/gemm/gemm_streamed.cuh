@@ -23,9 +23,13 @@ namespace octavo {
 template <GemmConfig config>
 __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& arguments) {
   static_assert(config.cluster_m == 1 && config.cluster_n == 1);
+  static_assert(config.tile_n % 8 == 0 && config.tile_n <= 256, "whole atoms of one box");
+  static_assert(config.stages >= (config.unroll_k > 1 ? 2 : 1),
+                "the next stage must arrive while one is held");
   constexpr bool splits = config.num_splits > 1;
   constexpr int consumers = streamed_consumers(config);
   constexpr int teams = streamed_teams(config);
+  static_assert(kFirstConsumerBarrier + teams * consumers <= kConsumersBarrier);
   using Memory = GemmAddresses<config>;
   extern __shared__ __align__(kSwizzleAtomBytes) unsigned char dynamic_shared_memory[];
   const unsigned base = ptx::shared_address(dynamic_shared_memory);

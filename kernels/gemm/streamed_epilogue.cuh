@@ -143,7 +143,8 @@ class StreamedEpilogue {
 
  private:
   // PERF: results of 16 bit go through shared memory, 16 rows of A at a time, so that whole lines
-  // of 128 bytes are stored; sectors of 32 took twice as long (docs/experiments.md, "Few rows").
+  // of 128 bytes are stored; parts of them took two to five times as long (docs/experiments.md,
+  // "Stores of few rows").
   static constexpr int kUnitsOfStep = 4;
   static constexpr int num_steps = (config.tile_m + kStepRows - 1) / kStepRows;
   static constexpr int kChunkBytes = 16;

@@ -72,7 +72,7 @@ class StreamedLoader {
   // A team's split of a tile. With `lets_next_start` the next kernel's thread blocks may come
   // shortly before the last loads.
   __device__ __forceinline__ void load(const Tile& tile, bool lets_next_start) {
-    // PERF: so long does a kernel take to begin (docs/experiments.md, "Few rows").
+    // PERF: so long does a kernel take to begin (docs/experiments.md, "Teams").
     constexpr int kLead = 4;
     const GemmParams& params = product_of(arguments_, tile);
     const KRange range = k_range<config>(params, split_);

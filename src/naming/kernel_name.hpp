@@ -44,7 +44,7 @@ namespace octavo {
 //   octavo_sm90_gemm_1x128f32xe5m2_1x128f32xe4m3_f32_f32_128x128x128_1x2_s5_u4_tnt_cooperative_alongn8_accumulate
 //   octavo_sm90_gemm_rowf32xe4m3_rowf32xe4m3_f32fast_bf16_128x176x128_2x1_s5_u4_tnt_pingpong_alongn16
 //   octavo_sm90_gemm_tensorf32xe4m3_tensorf32xe5m2_f32fast_f16_128x256x128_2x1_s4_u2_tnt_cooperative_alongn8_bias
-//   octavo_sm90_gemm_nonef32xe4m3_nonef32xe4m3_f32fast_f32_16x64x128_1x1_s11_u1_tnt_streamed_alongn8_split4_accumulate_bias
+//   octavo_sm90_gemm_nonef32xe4m3_nonef32xe4m3_f32fast_f32_16x64x128_1x1_s5_u1_tnt_streamed_alongn8_split4_accumulate_bias
 //
 // So every field of GemmConfig is in the name and nothing else is, and a valid name is a C
 // identifier. For valid c and s: parse_kernel_name(kernel_name(c)) == c, and

@@ -21,9 +21,9 @@ namespace {
 TEST(GemmSource, planned_kernels_do_not_spill) {
   if (!nvrtc_description().ok()) GTEST_SKIP() << nvrtc_description().error().what();
   std::vector<GemmConfig> configs = cuda::planned_configs(DType::kE4M3, DType::kE4M3);
-  // Of the numbers of splits those that make other teams or clusters; the rest are constants.
+  // 5 and 7 splits are one team each in larger clusters, as 1 is without one.
   std::erase_if(configs, [](const GemmConfig& config) {
-    return config.num_splits > 4 && config.num_splits != 8;
+    return config.num_splits == 5 || config.num_splits == 7;
   });
   // Under AddressSanitizer NVRTC takes four times as long, and it is not what is looked at.
 #ifdef __SANITIZE_ADDRESS__
@@ -45,7 +45,8 @@ TEST(GemmSource, planned_kernels_do_not_spill) {
       }
       if (is_streamed ? config.tile_m < 32 : config.cluster_m * config.cluster_n == 1) continue;
       GemmConfig kind = config;
-      kind.d = DType::kBF16;
+      // Streamed, results of 16 bit have an epilogue of their own.
+      if (!is_streamed) kind.d = DType::kBF16;
       kind.stages = 1;
       if (is_streamed) {
         // By what decides how many registers a thread has, and needs.

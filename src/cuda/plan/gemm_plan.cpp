@@ -272,8 +272,6 @@ std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
     constexpr int kManySplits = 5;
     if (num_splits > 1 && tile_n > kWarpGroupRows) continue;
     if (num_splits >= kManySplits && kWarpGroupRows % tile_n != 0) continue;
-    // Twice as many sums would not fit into the registers of two consumers.
-    if (tile_m == kLargestTile && tile_n > kWarpGroupRows) continue;
     shapes.push_back({Schedule::kStreamed, tile_m, tile_n, 1, 1, kAllStages, num_splits});
   }
   return shapes;
@@ -294,15 +292,11 @@ int most_stages(GemmConfig config) {
 // is promoted: as many as their sums leave without spills.
 int streamed_unroll(const GemmConfig& config) {
   constexpr int kMost = 4;
-  constexpr int kGranularity = 8;
-  const int registers = kRegisters / (blocks_per_multiprocessor(config) * num_threads(config)) /
-                        kGranularity * kGranularity;
+  const int registers =
+      registers_of_thread(blocks_per_multiprocessor(config) * num_threads(config));
   const int sums = config.tile_m / 2;
-  constexpr int kOfSeveral = 8;  // what more than one K-block takes beside their sums
   int unroll = kMost;
-  while (unroll > 1 && streamed_registers(config) + (unroll - 1) * sums + kOfSeveral > registers) {
-    unroll /= 2;
-  }
+  while (unroll > 1 && streamed_registers(config) + (unroll - 1) * sums > registers) unroll /= 2;
   return unroll;
 }
 
@@ -323,6 +317,12 @@ std::string unsuitable(const GemmConfig& config, const Extents& e) {
   if (e.n <= (config.cluster_n - 1) * std::int64_t{config.tile_n}) {
     return fmt::format("N={} is one column of tiles: a cluster of {} has nothing to share", e.n,
                        config.cluster_n);
+  }
+  if (config.schedule == Schedule::kStreamed &&
+      registers_of_thread(num_threads(config)) < streamed_registers(config)) {
+    return fmt::format(
+        "the sums of {} threads and what they are multiplied by or added to would spill",
+        num_threads(config));
   }
   const bool adds = config.accumulates || config.has_bias;
   if (config.tile_m == 256 && config.d == DType::kF32 &&

@@ -34,13 +34,15 @@ constexpr double kLargeTileBytesPerMicrosecond = 3.7e6;
 constexpr double kStartMicroseconds = 3;
 // TMA: 128 bytes to one multiprocessor; the lower number with two thread blocks on it.
 constexpr double kCyclesPerRow = 3.0;
-constexpr double kStreamedCyclesPerRow = 2.8;
+constexpr double kCyclesPerRowOfTwo = 2.8;
 
 // What one tile with `rows` rows that count costs the multiprocessor that has it.
 double tile_microseconds(const GemmConfig& config, std::int64_t rows, std::int64_t k) {
   const auto k_blocks = static_cast<double>(ceil_div(k, kScaleBlock));
   if (config.schedule == Schedule::kStreamed) {
-    const double loads = kStreamedCyclesPerRow * (config.tile_m + config.tile_n);
+    const double loads =
+        (blocks_per_multiprocessor(config) == 2 ? kCyclesPerRowOfTwo : kCyclesPerRow) *
+        (config.tile_m + config.tile_n);
     return (k_blocks * loads + 8.0 * config.tile_m) / kMemoryCyclesPerMicrosecond;
   }
   // Of each consumer's chain: a part is multiplied, waited for and promoted (545 cycles); two parts
