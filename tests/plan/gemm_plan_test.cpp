@@ -158,6 +158,26 @@ TEST(GemmPlan, splits_are_for_teams_of_a_thread_block_first_and_then_for_a_clust
   }
 }
 
+// Four consumers with 64 rows of A each leave no registers for the scales of rows.
+TEST(GemmPlan, few_rows_are_refused_a_tile_whose_sums_would_spill) {
+  GemmProblem problem = block_problem(64, 28672, 4096);
+  const auto widest = [&] {
+    int most = 0;
+    for (const GemmCandidate& candidate : gemm_candidates(problem, kH200Multiprocessors)) {
+      most = std::max(most, candidate.config.tile_n);
+    }
+    return most;
+  };
+  EXPECT_EQ(widest(), 224);
+  problem.recipe = ScaleRecipe::kRow;
+  EXPECT_EQ(widest(), 192);
+  std::vector<RefusedGemmCandidate> refused;
+  (void)gemm_candidates(problem, kH200Multiprocessors, &refused);
+  EXPECT_TRUE(std::any_of(refused.begin(), refused.end(), [](const RefusedGemmCandidate& one) {
+    return one.config.tile_n == 224 && one.reason.find("would spill") != std::string::npos;
+  }));
+}
+
 // The order of additions must not depend on what is done with the sum, nor on where it is stored.
 TEST(GemmPlan, automatic_splits_depend_on_the_shape_alone) {
   std::set<int> seen;
