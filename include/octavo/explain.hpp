@@ -18,7 +18,7 @@ namespace octavo {
 // One kernel that could serve the product, and what the cost model makes of it:
 // estimated_cycles = waves * tile_cycles at 1,300 MHz, the clock that an H200 sustains under this
 // load at its power limit; a wave is one tile for every multiprocessor (streamed: for every place
-// that a thread block or cluster has). Up to M = 256 the two are
+// that a thread block or cluster has). For streamed kernels, and others up to M = 256, the two are
 // the multiprocessors' part: estimated_cycles, at 1,750 MHz, are about the longer of that and the
 // memory's time, both longer where they are near each other, and a start and an end.
 struct GemmCandidateReport {

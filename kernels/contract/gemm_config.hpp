@@ -93,14 +93,18 @@ inline constexpr int kConsumers = 2;
   const int of_partition = (warps + kPartitions - 1) / kPartitions;
   return kRegistersOfPartition / (of_partition * kWarpThreads) / kUnit * kUnit;
 }
-// What a consumer of a streamed product needs: its sums, those of one K-block, and the rest, of
-// which there is more where scales, old values or the place of a group are looked up at the end.
+// Sums that each thread of a streamed consumer has of its 64 rows by tile_m.
+[[nodiscard]] constexpr int streamed_sums(const GemmConfig& config) noexcept {
+  return kWarpGroupRows * config.tile_m / kWarpGroupThreads;
+}
+// What such a thread needs: its sums, those of one K-block, and the rest, of which there is more
+// where scales, old values or the place of a group are looked up at the end.
 [[nodiscard]] constexpr int streamed_registers(const GemmConfig& config) noexcept {
   constexpr int kRest = 32;
   constexpr int kMore = 16;
   const bool looks_up = config.recipe == ScaleRecipe::kRow || config.accumulates ||
                         config.grouping != Grouping::kNone;
-  return 2 * (config.tile_m / 2) + kRest + (looks_up ? kMore : 0);
+  return 2 * streamed_sums(config) + kRest + (looks_up ? kMore : 0);
 }
 
 // Teams of a thread block, each with a split of K, a ring of stages and an accumulator of its own.

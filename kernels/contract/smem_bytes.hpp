@@ -36,8 +36,8 @@ inline constexpr int kStepRows = 16;
 }
 // Streamed: the F32 sums of all teams, which take the place of tiles that were read.
 [[nodiscard]] constexpr int shared_sums_bytes(const GemmConfig& config) noexcept {
-  return streamed_teams(config) * streamed_consumers(config) * kWarpGroupRows * config.tile_m *
-         static_cast<int>(sizeof(float));
+  return streamed_teams(config) * streamed_consumers(config) * kWarpGroupThreads *
+         streamed_sums(config) * static_cast<int>(sizeof(float));
 }
 
 // Results on their way out. Where streamed splits are shared nothing else is under way, and results
@@ -93,7 +93,7 @@ struct GemmSharedMemory {
   memory.a_scale_stage_bytes =
       is_block_scaled(config.recipe) ? (config.tile_m + max_scale_shift(config)) * kScaleBytes : 0;
   // A consumer reads the scales of 64 rows, whether or not the tile has all of them.
-  const int b_rows = (config.tile_n + kWarpGroupRows - 1) / kWarpGroupRows * kWarpGroupRows;
+  const int b_rows = streamed_consumers(config) * kWarpGroupRows;
   memory.b_scale_stage_bytes = config.recipe == ScaleRecipe::kBlock1d ? b_rows * kScaleBytes
                                : config.recipe == ScaleRecipe::kBlock ? kFewScalesBytes
                                                                       : 0;

@@ -24,8 +24,7 @@ template <GemmConfig config>
 __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& arguments) {
   static_assert(config.cluster_m == 1 && config.cluster_n == 1);
   static_assert(config.tile_n % 8 == 0 && config.tile_n <= 256, "whole atoms of one box");
-  static_assert(config.stages >= (config.unroll_k > 1 ? 2 : 1),
-                "the next stage must arrive while one is held");
+  static_assert(config.stages > 1, "the next stage must arrive while one is held");
   constexpr bool splits = config.num_splits > 1;
   constexpr int consumers = streamed_consumers(config);
   constexpr int teams = streamed_teams(config);

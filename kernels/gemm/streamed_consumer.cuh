@@ -17,7 +17,7 @@ namespace octavo {
 // element of row a_row() + 8 g + c of A and row b_row() + 8 r of B.
 template <GemmConfig config>
 struct StreamedPart {
-  static constexpr int registers = config.tile_m / 2;
+  static constexpr int registers = streamed_sums(config);
   using Sums = float[registers];
 
   int consumer;
@@ -66,7 +66,6 @@ class StreamedConsumer {
         for (; left > 0; --left) promote<1>(total);
       }
     } else {
-      static_assert(config.stages > 1, "the next stage must arrive while one is held");
       int previous = 0;
       for (int k_block = 0; k_block < k_blocks; ++k_block) {
         const int stage = first_stage_ + ring_.stage;

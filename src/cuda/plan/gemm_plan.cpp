@@ -294,9 +294,11 @@ int streamed_unroll(const GemmConfig& config) {
   constexpr int kMost = 4;
   const int registers =
       registers_of_thread(blocks_per_multiprocessor(config) * num_threads(config));
-  const int sums = config.tile_m / 2;
   int unroll = kMost;
-  while (unroll > 1 && streamed_registers(config) + (unroll - 1) * sums > registers) unroll /= 2;
+  while (unroll > 1 &&
+         streamed_registers(config) + (unroll - 1) * streamed_sums(config) > registers) {
+    unroll /= 2;
+  }
   return unroll;
 }
 
