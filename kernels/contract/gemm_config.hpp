@@ -160,6 +160,14 @@ inline constexpr int kConsumers = 2;
 [[nodiscard]] constexpr int num_parts(const GemmConfig& config) noexcept {
   return config.tile_m / kWarpGroupRows / consumers_of_stage(config);
 }
+// Whether thread blocks take tiles as they get to them (tile_tickets.cuh) instead of in turn: where
+// tiles differ in what they cost. Smaller ones wait for memory, whatever rows they have, and in
+// turn they stay in step. (With something to add to the sums registers would spill.)
+[[nodiscard]] constexpr bool draws_tiles(const GemmConfig& config) noexcept {
+  constexpr int kRowsOfLarge = 256;
+  return config.grouping != Grouping::kNone && config.schedule == Schedule::kCooperative &&
+         config.tile_m == kRowsOfLarge && !config.accumulates && !config.has_bias;
+}
 // The first row of a part in the tile.
 [[nodiscard]] constexpr int part_row(const GemmConfig& config, int consumer, int part) noexcept {
   return config.schedule == Schedule::kCooperative ? (part * kConsumers + consumer) * kWarpGroupRows

@@ -48,6 +48,10 @@ struct GemmParams {
   unsigned char loads_b_early;    // 1: B is there before the kernels before have ended (streamed)
 };
 
+// Counters of tiles that were drawn (tile_tickets.cuh), in every module that draws: one for each
+// stream that has launched such a kernel and for each launch that was captured.
+inline constexpr int kTileCounters = 65536;
+
 // Grouping::kRows. Group g multiplies rows of A by matrix g of B. The rows of all groups follow one
 // another, or each group has a matrix of its own in A and D. What a list in device memory says is
 // cut off at the bounds that it must obey: nothing outside of A and D is touched.
@@ -59,6 +63,7 @@ struct GroupedGemmParams {
   const int* ends;  // [num_groups]: the row behind each group's last; null: a matrix to each group
   const int* rows;  // [num_groups]: how many of its rows count, from the first; null: all of them
   int num_groups;
+  int tile_counter;  // this launch's of kTileCounters; negative: tiles in turn
   // From one group to the next; 0 where all rows follow one another.
   long long a_scale_bytes;
   long long b_scale_bytes;
@@ -71,6 +76,7 @@ struct GroupedGemmParams {
 inline constexpr int kMaxFusedProducts = 44;
 struct FusedGemmParams {
   int count;
+  int tile_counter;  // as of groups
   GemmParams products[kMaxFusedProducts];
   TensorMap a_parts[kMaxFusedProducts];  // as of groups
 };

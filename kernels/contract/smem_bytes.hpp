@@ -59,6 +59,12 @@ inline constexpr int kStepRows = 16;
 
 inline constexpr int kBarrierBytes = 8;
 
+inline constexpr int kTicketBytes = 4;
+// Tickets of drawn tiles on their way (tile_tickets.cuh): one more than there are stages.
+[[nodiscard]] constexpr int num_tickets(const GemmConfig& config) noexcept {
+  return draws_tiles(config) ? config.stages + 1 : 0;
+}
+
 // Where groups of rows begin anywhere, so do the scales of their tiles; bulk copies begin at
 // multiples of 4 of them, and bring up to this many others first.
 [[nodiscard]] constexpr int max_scale_shift(const GemmConfig& config) noexcept {
@@ -81,6 +87,8 @@ struct GemmSharedMemory {
   int column_scale;
   int full_barriers;
   int empty_barriers;
+  int ticket_barriers;
+  int tickets;
   int total_bytes;
 };
 
@@ -110,7 +118,9 @@ struct GemmSharedMemory {
   memory.column_scale = memory.b_scale + stages * memory.b_scale_stage_bytes;
   memory.full_barriers = memory.column_scale + kConsumers * memory.column_scale_bytes;
   memory.empty_barriers = memory.full_barriers + stages * kBarrierBytes;
-  memory.total_bytes = memory.empty_barriers + stages * kBarrierBytes;
+  memory.ticket_barriers = memory.empty_barriers + stages * kBarrierBytes;
+  memory.tickets = memory.ticket_barriers + num_tickets(config) * kBarrierBytes;
+  memory.total_bytes = memory.tickets + num_tickets(config) * kTicketBytes;
   return memory;
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/pipeline.cuh"
 #include "kernels/gemm/producer.cuh"
+#include "kernels/gemm/tile_tickets.cuh"
 #include "kernels/gemm/tile_walk.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/thread_block.cuh"
@@ -71,7 +72,8 @@ __device__ __forceinline__ void consume(const GemmArguments<config>& arguments,
       epilogue.store(consumer.total, tile);
     }
   } else {
-    for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
+    TileTickets<config> tickets(arguments, smem);
+    for (TileWalk<config> walk(arguments); walk.has_tile(); to_next_tile(walk, tickets)) {
       const Tile tile = walk.tile();
       // PERF: what the epilogue multiplies by is on its way while the tile is multiplied.
       epilogue.fetch_scales(tile);
@@ -121,6 +123,9 @@ __device__ __forceinline__ void gemm_warpspecialized(const GemmArguments<config>
       ptx::mbarrier_init(smem.full(stage), full_arrivals<config>(path));
       ptx::mbarrier_init(smem.empty(stage),
                          kWarps * consumers_of_stage(config) * Consumer<config>::num_sharers);
+    }
+    for (int slot = 0; slot < num_tickets(config); ++slot) {
+      ptx::mbarrier_init(smem.ticket_drawn(slot), 1);
     }
     ptx::fence_mbarrier_init();
   }

@@ -53,6 +53,12 @@ struct GemmAddresses {
   __device__ __forceinline__ unsigned empty(int stage) const {
     return base + layout.empty_barriers + stage * kBarrierBytes;
   }
+  __device__ __forceinline__ unsigned ticket_drawn(int slot) const {
+    return base + layout.ticket_barriers + slot * kBarrierBytes;
+  }
+  __device__ __forceinline__ unsigned ticket(int slot) const {
+    return base + layout.tickets + slot * kTicketBytes;
+  }
 };
 
 // Where in its cluster a thread block is.

@@ -6,6 +6,7 @@
 #include "kernels/contract/gemm_params.hpp"
 #include "kernels/gemm/load_scale.cuh"
 #include "kernels/gemm/pipeline.cuh"
+#include "kernels/gemm/tile_tickets.cuh"
 #include "kernels/gemm/tile_walk.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/shared_memory.cuh"
@@ -80,13 +81,19 @@ template <GemmConfig config>
   return min(all, (tile.end_a - tile.row_a + kWarpGroupRows - 1) / kWarpGroupRows);
 }
 
+// PERF: K-blocks before a tile's end at which the next tile is drawn, so that the second-level
+// cache has answered before it is needed.
+inline constexpr int kDrawBlocks = 4;
+
 // One thread that loads every stage.
 template <GemmConfig config, bool brings_scales>
 __device__ __forceinline__ void produce(const GemmArguments<config>& arguments,
                                         const GemmAddresses<config>& smem) {
   const ClusterPosition<config> position;
   RingPosition<config.stages> ring;
-  for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
+  DrawnTickets<config> tickets(arguments, smem);
+  TileWalk<config> walk(arguments);
+  for (; walk.has_tile(); to_next_tile(walk, tickets)) {
     const Tile tile = walk.tile();
     const GemmParams& params = product_of(arguments, tile);
     const int k_blocks = num_k_blocks(params);
@@ -109,6 +116,9 @@ __device__ __forceinline__ void produce(const GemmArguments<config>& arguments,
         (is_whole ? smem.layout.a_stage_bytes : a_parts * kWarpGroupRows * kSwizzleBytes);
     for (int k_block = 0; k_block < k_blocks; ++k_block) {
       const int stage = ring.stage;
+      if constexpr (draws_tiles(config)) {
+        if (k_block == max(k_blocks - kDrawBlocks, 0)) tickets.draw();
+      }
       ptx::mbarrier_wait(smem.empty(stage), ring.parity ^ 1);
       const unsigned full = smem.full(stage);
       const int k = k_block * config.tile_k;
@@ -157,7 +167,9 @@ __device__ __forceinline__ void produce(const GemmArguments<config>& arguments,
                                         tile_bytes + bulk_bytes(a_scales) + bulk_bytes(b_scales));
       ring.advance();
     }
+    if constexpr (draws_tiles(config)) tickets.publish();
   }
+  if constexpr (draws_tiles(config)) tickets.finish(walk.behind());
 }
 
 // A warp of the producer's that brings the scales of every stage, from any layout. Asynchronous
@@ -243,7 +255,8 @@ template <GemmConfig config, ScalePath path>
 __device__ __forceinline__ void produce_scales(const GemmArguments<config>& arguments,
                                                const GemmAddresses<config>& smem) {
   ScaleProducer<config, path> producer(arguments, smem, 0);
-  for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
+  TileTickets<config> tickets(arguments, smem);
+  for (TileWalk<config> walk(arguments); walk.has_tile(); to_next_tile(walk, tickets)) {
     const Tile tile = walk.tile();
     producer.produce(tile, 0, num_k_blocks(product_of(arguments, tile)));
   }

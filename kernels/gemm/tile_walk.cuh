@@ -149,10 +149,16 @@ class TileWalk<config, 1, Grouping::kRows> {
     const TileIndex index = tile_in_cluster<config>({first_m + within - n * height, n});
     return {begin_ + index.m, index.n, begin_ + rows_, group_};
   }
-  __device__ __forceinline__ void advance() {
-    left_ += static_cast<int>(gridDim.x) / cluster_size(config);
+  // By so many clusters.
+  __device__ __forceinline__ void advance(int clusters) {
+    left_ += clusters;
     seek();
   }
+  __device__ __forceinline__ void advance() {
+    advance(static_cast<int>(gridDim.x) / cluster_size(config));
+  }
+  // Where there is no tile: clusters from the one behind the last to this one.
+  [[nodiscard]] __device__ __forceinline__ int behind() const { return left_; }
 
  private:
   [[nodiscard]] __device__ __forceinline__ int tiles_m() const {
@@ -207,10 +213,16 @@ class TileWalk<config, 1, Grouping::kProducts> {
     const TileIndex index = tile_in_cluster<config>(product.raster.cluster(left_));
     return {index.m, index.n, product.m, product_};
   }
-  __device__ __forceinline__ void advance() {
-    left_ += static_cast<int>(gridDim.x) / cluster_size(config);
+  // By so many clusters.
+  __device__ __forceinline__ void advance(int clusters) {
+    left_ += clusters;
     seek();
   }
+  __device__ __forceinline__ void advance() {
+    advance(static_cast<int>(gridDim.x) / cluster_size(config));
+  }
+  // Where there is no tile: clusters from the one behind the last to this one.
+  [[nodiscard]] __device__ __forceinline__ int behind() const { return left_; }
 
  private:
   __device__ __forceinline__ void seek() {

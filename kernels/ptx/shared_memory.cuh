@@ -11,6 +11,11 @@ __device__ __forceinline__ float load_shared(unsigned address) {
   return value;
 }
 
+__device__ __forceinline__ int load_shared_int(unsigned address) {
+  int value;
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
 __device__ __forceinline__ unsigned short load_shared_16bit(unsigned address) {
   unsigned short value;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(value) : "r"(address) : "memory");
@@ -50,6 +55,15 @@ __device__ __forceinline__ void store_shared(unsigned address, float value) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }
 
+// To a thread block of the cluster and, with its four bytes, to a barrier there. PERF: a store and
+// an arrival after it would need a fence, which takes a microsecond among loads.
+__device__ __forceinline__ void store_in_cluster_async(unsigned cluster_address, int value,
+                                                       unsigned cluster_barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.s32 [%0], %1, [%2];" ::"r"(
+                   cluster_address),
+               "r"(value), "r"(cluster_barrier)
+               : "memory");
+}
 __device__ __forceinline__ void store_shared_pair(unsigned address, float low, float high) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(low), "f"(high) : "memory");
 }

@@ -61,6 +61,8 @@ Result<Driver> load() {
   find("cuStreamCreate", api.StreamCreate);
   find("cuStreamDestroy_v2", api.StreamDestroy);
   find("cuStreamSynchronize", api.StreamSynchronize);
+  find("cuStreamIsCapturing", api.StreamIsCapturing);
+  find("cuStreamGetId", api.StreamGetId);
   find("cuEventCreate", api.EventCreate);
   find("cuEventDestroy_v2", api.EventDestroy);
   find("cuEventRecord", api.EventRecord);

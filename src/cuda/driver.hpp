@@ -93,6 +93,8 @@ struct Driver {
   int (*StreamCreate)(void**, unsigned);
   int (*StreamDestroy)(void*);
   int (*StreamSynchronize)(void*);
+  int (*StreamIsCapturing)(void*, int*);
+  int (*StreamGetId)(void*, std::uint64_t*);
   int (*EventCreate)(void**, unsigned);
   int (*EventDestroy)(void*);
   int (*EventRecord)(void*, void*);

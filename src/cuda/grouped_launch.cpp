@@ -10,6 +10,7 @@
 #include "cuda/launch/gemm_operand.hpp"
 #include "cuda/launch/kernel_launch.hpp"
 #include "cuda/launch/scratch.hpp"
+#include "cuda/launch/tile_counter.hpp"
 #include "cuda/plan/grouped_plan.hpp"
 #include "cuda/plan/plan_parts.hpp"
 #include "kernels/contract/gemm_params.hpp"
@@ -80,6 +81,7 @@ Status launch_grouped(const DeviceInfo& device, const GroupedGemmProblem& proble
   grouped.ends = masked ? nullptr : list_of(problem.group_ends);
   grouped.rows = list_of(problem.group_rows);
   grouped.num_groups = static_cast<int>(num_groups(problem));
+  grouped.tile_counter = draws_tiles(config) ? tile_counter(launcher.api(), execution.stream) : -1;
   if (masked) {
     grouped.a_scale_bytes = a_scale.value().batch_bytes();
     grouped.output_bytes = stack_bytes(problem.d);
@@ -105,9 +107,10 @@ Status launch_grouped(const DeviceInfo& device, const GroupedGemmProblem& proble
 namespace {
 
 Status launch_together(const KernelLauncher& launcher, std::span<const GemmProblem> problems,
-                       const PreparedFusedLaunch& launch) {
+                       const PreparedFusedLaunch& launch, void* stream) {
   const GemmConfig& config = launch.product.plan.config;
   FusedGemmParams fused{};
+  fused.tile_counter = draws_tiles(config) ? tile_counter(launcher.api(), stream) : -1;
   std::int64_t clusters = 0;
   ScalePath path = ScalePath::kBulk;
   for (const std::size_t i : launch.problems) {
@@ -153,7 +156,7 @@ Status launch_fused(const DeviceInfo& device, std::span<const GemmProblem> probl
     if (Status s = load_kernels(device, launch.product); !s.ok()) return s;
     const KernelLauncher launcher(device, execution.stream);
     const ContextScope scope(launcher.api(), device.context);
-    if (Status s = launch_together(launcher, problems, launch); !s.ok()) return s;
+    if (Status s = launch_together(launcher, problems, launch, execution.stream); !s.ok()) return s;
   }
   return Ok{};
 }

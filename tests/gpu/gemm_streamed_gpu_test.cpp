@@ -75,11 +75,22 @@ TEST_F(GemmOnGpu, automatic_splits_are_reported_and_the_cpu_gives_their_bits) {
   EXPECT_GT(most, 1) << "9 tiles of 64 columns on a whole GPU";
 }
 
+// A product whose A another writes.
+struct Reader {
+  std::int64_t rows;
+  ScaleRecipe recipe = ScaleRecipe::kBlock;
+  int num_splits = 1;
+  std::int64_t batch = 0;
+  std::int64_t k = 1024;
+};
+
 // A is what the kernel before in the stream writes: B may be read before that has ended, A not.
-TEST_F(GemmOnGpu, a_constant_b_is_read_early_and_a_is_not) {
-  const auto writer = [](std::uint64_t seed) {
-    return GemmSpec{.m = 16,
-                    .n = 1024,
+void expect_a_is_not_read_early(const Reader& reader) {
+  constexpr std::int64_t kColumns = 1024;  // that are written
+  const std::int64_t matrices = std::max<std::int64_t>(reader.batch, 1);
+  const auto writer = [&](std::uint64_t seed) {
+    return GemmSpec{.m = matrices * reader.rows,
+                    .n = kColumns,
                     .k = 512,
                     .d = DType::kE4M3,
                     .recipe = ScaleRecipe::kTensor,
@@ -90,44 +101,62 @@ TEST_F(GemmOnGpu, a_constant_b_is_read_early_and_a_is_not) {
   const DeviceGemm writes_one(one.problem());
   DeviceGemm writes_other(other.problem());
   writes_other.problem.d = writes_one.problem.d;
-  for (const int num_splits : {1, 2, 8}) {
-    GemmData data({.m = 16,
-                   .n = 4096,
-                   .k = 1024,
-                   .d = DType::kBF16,
-                   .recipe = ScaleRecipe::kTensor,
-                   .num_splits = num_splits,
-                   .seed = 3});
-    DeviceGemm reads(data.problem());
-    reads.problem.a = writes_one.problem.d;
-    // D of each of the two, from A written while the stream stood still.
-    std::vector<std::vector<std::uint8_t>> expected;
-    for (const GemmProblem* writes :
-         {&std::as_const(writes_one.problem), &std::as_const(writes_other.problem)}) {
-      (void)gemm(*writes, {.backend = "cuda"});
-      Gpu::instance().synchronize();
-      (void)gemm(reads.problem, {.backend = "cuda"});
-      Gpu::instance().synchronize();
-      expected.push_back(reads.d.bytes());
-    }
-    ASSERT_NE(expected[0], expected[1]);
-    reads.problem.b_is_constant = true;
-    constexpr int kRounds = 200;
-    for (int round = 0; round < kRounds; ++round) {
-      for (int i = 0; i < 2; ++i) {
-        (void)gemm((i == 0 ? writes_other : writes_one).problem, {.backend = "cuda"});
-        (void)gemm(reads.problem, {.backend = "cuda"});
-      }
-      // The one that came last.
-      if (round % 20 == 0) {
-        Gpu::instance().synchronize();
-        ASSERT_EQ(reads.d.bytes(), expected[0]) << round;
-      }
-    }
-    (void)gemm(writes_other.problem, {.backend = "cuda"});
+  GemmData data({.m = reader.rows,
+                 .n = 4096,
+                 .k = reader.k,
+                 .batch = reader.batch,
+                 .d = DType::kBF16,
+                 .recipe = reader.recipe,
+                 .num_splits = reader.num_splits,
+                 .seed = 3});
+  DeviceGemm reads(data.problem());
+  reads.problem.a.data = writes_one.problem.d.data;
+  reads.problem.a.strides = {kColumns, 1};
+  if (reader.batch > 0) reads.problem.a.strides = {reader.rows * kColumns, kColumns, 1};
+  // D of each of the two, from A written while the stream stood still.
+  std::vector<std::vector<std::uint8_t>> expected;
+  for (const GemmProblem* writes :
+       {&std::as_const(writes_one.problem), &std::as_const(writes_other.problem)}) {
+    (void)gemm(*writes, {.backend = "cuda"});
+    Gpu::instance().synchronize();
     (void)gemm(reads.problem, {.backend = "cuda"});
     Gpu::instance().synchronize();
-    EXPECT_EQ(reads.d.bytes(), expected[1]);
+    expected.push_back(reads.d.bytes());
+  }
+  ASSERT_NE(expected[0], expected[1]);
+  reads.problem.b_is_constant = true;
+  constexpr int kRounds = 200;
+  for (int round = 0; round < kRounds; ++round) {
+    for (int i = 0; i < 2; ++i) {
+      (void)gemm((i == 0 ? writes_other : writes_one).problem, {.backend = "cuda"});
+      (void)gemm(reads.problem, {.backend = "cuda"});
+    }
+    // The one that came last.
+    if (round % 20 == 0) {
+      Gpu::instance().synchronize();
+      ASSERT_EQ(reads.d.bytes(), expected[0]) << round;
+    }
+  }
+  (void)gemm(writes_other.problem, {.backend = "cuda"});
+  (void)gemm(reads.problem, {.backend = "cuda"});
+  Gpu::instance().synchronize();
+  EXPECT_EQ(reads.d.bytes(), expected[1]);
+}
+
+TEST_F(GemmOnGpu, a_constant_b_is_read_early_and_a_is_not) {
+  for (const Reader& reader : {Reader{.rows = 16, .recipe = ScaleRecipe::kTensor},
+                               {.rows = 16, .recipe = ScaleRecipe::kTensor, .num_splits = 2},
+                               {.rows = 16, .recipe = ScaleRecipe::kTensor, .num_splits = 8},
+                               {.rows = 16},
+                               {.rows = 48, .num_splits = 2},
+                               {.rows = 128},
+                               {.rows = 16, .batch = 3},
+                               // B's rows are no whole vectors: it is copied by the kernel before.
+                               {.rows = 16, .k = 1000}}) {
+    SCOPED_TRACE(testing::Message()
+                 << reader.rows << " rows, " << to_string(reader.recipe) << ", splits "
+                 << reader.num_splits << ", batch " << reader.batch << ", K " << reader.k);
+    expect_a_is_not_read_early(reader);
   }
 }
 

@@ -321,6 +321,73 @@ TEST_F(GemmOnGpu, captured_grouped_products_follow_their_lists) {
   }
 }
 
+// Launches that are under way at the same time draw tiles from counters of their own: those of
+// different streams, and those of graphs, wherever they run. (On so few multiprocessors that they
+// do run at the same time, and each thread block draws many.)
+TEST_F(GemmOnGpu, launches_at_the_same_time_draw_tiles_of_their_own) {
+  const GroupedSpec spec{.rows = {300, 0, 257, 70, 512}, .n = 640, .k = 384, .d = DType::kBF16};
+  GroupedData data(spec);
+  const GroupedGemmProblem host = data.problem();
+  const std::vector<std::uint8_t> before = data.d.bytes();
+  struct Lane {
+    explicit Lane(const GroupedGemmProblem& problem) : device(problem) {}
+
+    DeviceGrouped device;
+    GpuStream stream;
+  };
+  std::vector<std::unique_ptr<Lane>> lanes;
+  for (int i = 0; i < 6; ++i) lanes.push_back(std::make_unique<Lane>(host));
+  const std::vector<std::uint8_t> want = emulated(data);
+  cuda::DeviceInfo gpu = cuda::device_info(0).value();
+  gpu.num_multiprocessors = kMultiprocessors;
+  for (const int cluster_n : {1, 2}) {
+    cuda::GemmPlan plan = cuda::plan_grouped(lanes[0]->device.problem, kMultiprocessors);
+    plan.config.schedule = Schedule::kCooperative;
+    plan.config.tile_m = 256;
+    plan.config.tile_n = 128;
+    plan.config.cluster_n = cluster_n;
+    plan.config.stages = 3;
+    plan.config.unroll_k = 4;
+    ASSERT_TRUE(draws_tiles(plan.config));
+    cuda::PreparedGemm prepared;
+    cuda::set_plan(plan, prepared);
+    ASSERT_TRUE(cuda::load_kernels(gpu, prepared).ok());
+    const auto launch = [&](Lane& lane) {
+      ASSERT_TRUE(
+          cuda::launch_grouped(gpu, lane.device.problem, {.stream = lane.stream.get()}, prepared)
+              .ok());
+    };
+    // The second half are graphs of two launches each.
+    const std::size_t first_graph = lanes.size() / 2;
+    if (cluster_n == 1) {
+      for (std::size_t i = first_graph; i < lanes.size(); ++i) {
+        lanes[i]->stream.capture([&] {
+          launch(*lanes[i]);
+          launch(*lanes[i]);
+        });
+      }
+    }
+    for (int round = 0; round < 10; ++round) {
+      for (const std::unique_ptr<Lane>& lane : lanes) lane->device.d.set_bytes(before);
+      Gpu::instance().synchronize();
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        for (std::size_t i = 0; i < lanes.size(); ++i) {
+          if (i < first_graph) {
+            launch(*lanes[i]);
+          } else {
+            lanes[i]->stream.replay();
+          }
+        }
+      }
+      for (const std::unique_ptr<Lane>& lane : lanes) {
+        lane->stream.wait();
+        ASSERT_EQ(first_difference(lane->device.d.bytes(), want, spec), "")
+            << "clusters of " << cluster_n << ", round " << round;
+      }
+    }
+  }
+}
+
 // Products of their own shapes in one launch; those of another kind, or that need a copy, in
 // others.
 TEST_F(GemmOnGpu, fused_products_have_the_emulations_bits) {
