@@ -68,7 +68,8 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
       if constexpr (cluster_size(config) > 1) {
         ptx::cluster_barrier();
       } else {
-        __syncthreads();
+        // Not __syncthreads(): threads come here by different ways.
+        ptx::named_barrier(kEverybodysBarrier, num_threads(config));
       }
     }
   };

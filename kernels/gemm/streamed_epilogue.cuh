@@ -16,9 +16,11 @@
 
 namespace octavo {
 
-// Named barriers of streamed products: 1 to 4, each of one consumer, and that of all of them.
+// Named barriers of streamed products: 1 to 4, each of one consumer, that of all of them, and that
+// of all threads.
 inline constexpr int kFirstConsumerBarrier = 1;
 inline constexpr int kConsumersBarrier = 5;
+inline constexpr int kEverybodysBarrier = 6;
 
 template <GemmConfig config>
 class StreamedEpilogue {

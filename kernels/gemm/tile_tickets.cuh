@@ -59,14 +59,21 @@ class DrawnTickets : public TileTickets<config> {
   // least one.
   __device__ __forceinline__ void publish() {
     const int slot = this->ring_.stage;
-    ptx::mbarrier_arrive_expect_bytes(this->smem_.ticket_drawn(slot), kTicketBytes);
-    if (!draws()) return;
+    const unsigned to = this->smem_.ticket(slot);
+    const unsigned drawn = this->smem_.ticket_drawn(slot);
     const int next = (counter() >= 0 ? static_cast<int>(drawn_) : last_) + num_clusters();
+    if constexpr (cluster_size(config) == 1) {
+      ptx::store_shared_int(to, next - last_);
+      ptx::mbarrier_arrive(drawn);
+    } else {
+      // Every block's own barrier waits for its thread that loads, and for the ticket.
+      ptx::mbarrier_arrive_expect_bytes(drawn, kTicketBytes);
+      if (!draws()) return;
 #pragma unroll
-    for (int rank = 0; rank < cluster_size(config); ++rank) {
-      ptx::store_in_cluster_async(
-          ptx::shared_address_of_block(this->smem_.ticket(slot), rank), next - last_,
-          ptx::shared_address_of_block(this->smem_.ticket_drawn(slot), rank));
+      for (int rank = 0; rank < cluster_size(config); ++rank) {
+        ptx::store_in_cluster_async(ptx::shared_address_of_block(to, rank), next - last_,
+                                    ptx::shared_address_of_block(drawn, rank));
+      }
     }
     last_ = next;
   }

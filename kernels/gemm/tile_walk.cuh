@@ -145,7 +145,8 @@ class TileWalk<config, 1, Grouping::kRows> {
     const int first_m = band * raster.group_m;
     const int height = min(tiles_m() - first_m, raster.group_m);
     const int within = left_ - first_m * raster.clusters_n;
-    const int n = within / height;
+    // PERF: every consumer waits for this between two tiles; only a group's last band divides.
+    const int n = height == raster.group_m ? raster.height.divide(within) : within / height;
     const TileIndex index = tile_in_cluster<config>({first_m + within - n * height, n});
     return {begin_ + index.m, index.n, begin_ + rows_, group_};
   }

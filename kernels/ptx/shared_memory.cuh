@@ -55,6 +55,9 @@ __device__ __forceinline__ void store_shared(unsigned address, float value) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }
 
+__device__ __forceinline__ void store_shared_int(unsigned address, int value) {
+  asm volatile("st.shared.s32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
 // To a thread block of the cluster and, with its four bytes, to a barrier there. PERF: a store and
 // an arrival after it would need a fence, which takes a microsecond among loads.
 __device__ __forceinline__ void store_in_cluster_async(unsigned cluster_address, int value,
