@@ -48,7 +48,8 @@ struct GroupedGemmProblem {
   std::int64_t expected_rows = 0;
 };
 
-// Throws as gemm(). On "cuda" it works on execution.stream as gemm() does, a captured one too; it
+// Throws as gemm(). On "cuda" it works on execution.stream as gemm() does, a captured one too
+// (copies of one graph must not run at the same time: they share d, and what counts its tiles). It
 // refuses there, with reasons, K = 0, an FP8 d, a d whose columns are not adjacent, and matrices of
 // `a` or `b` that are not one after another.
 GemmReport grouped_gemm(const GroupedGemmProblem& problem, const Execution& execution = {});
