@@ -21,7 +21,7 @@ static __device__ unsigned tile_counters[kTileCounters];
 // clusters of tiles lie between it and the last one. PERF: it draws when a tile's last K-blocks are
 // on their way, not before, so that whoever is behind takes fewer; neighbours in the order are
 // taken at about the same time and find each other's rows of B in the second-level cache. Tiles
-// that were dealt out in turn took a quarter longer (docs/experiments.md, "Many products").
+// that were dealt out in turn took up to 14 % longer (docs/experiments.md, "Whose tile is next").
 template <GemmConfig config>
 class TileTickets {
  public:

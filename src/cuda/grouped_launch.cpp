@@ -81,7 +81,7 @@ Status launch_grouped(const DeviceInfo& device, const GroupedGemmProblem& proble
   grouped.ends = masked ? nullptr : list_of(problem.group_ends);
   grouped.rows = list_of(problem.group_rows);
   grouped.num_groups = static_cast<int>(num_groups(problem));
-  grouped.tile_counter = draws_tiles(config) ? tile_counter(launcher.api(), execution.stream) : -1;
+  grouped.tile_counter = draws_tiles(config) ? tile_counter(launcher.api(), launcher.stream()) : -1;
   if (masked) {
     grouped.a_scale_bytes = a_scale.value().batch_bytes();
     grouped.output_bytes = stack_bytes(problem.d);
@@ -107,10 +107,10 @@ Status launch_grouped(const DeviceInfo& device, const GroupedGemmProblem& proble
 namespace {
 
 Status launch_together(const KernelLauncher& launcher, std::span<const GemmProblem> problems,
-                       const PreparedFusedLaunch& launch, void* stream) {
+                       const PreparedFusedLaunch& launch) {
   const GemmConfig& config = launch.product.plan.config;
   FusedGemmParams fused{};
-  fused.tile_counter = draws_tiles(config) ? tile_counter(launcher.api(), stream) : -1;
+  fused.tile_counter = draws_tiles(config) ? tile_counter(launcher.api(), launcher.stream()) : -1;
   std::int64_t clusters = 0;
   ScalePath path = ScalePath::kBulk;
   for (const std::size_t i : launch.problems) {
@@ -156,7 +156,7 @@ Status launch_fused(const DeviceInfo& device, std::span<const GemmProblem> probl
     if (Status s = load_kernels(device, launch.product); !s.ok()) return s;
     const KernelLauncher launcher(device, execution.stream);
     const ContextScope scope(launcher.api(), device.context);
-    if (Status s = launch_together(launcher, problems, launch, execution.stream); !s.ok()) return s;
+    if (Status s = launch_together(launcher, problems, launch); !s.ok()) return s;
   }
   return Ok{};
 }

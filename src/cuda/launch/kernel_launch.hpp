@@ -20,6 +20,7 @@ class KernelLauncher {
 
   [[nodiscard]] const Driver& api() const { return api_; }
   [[nodiscard]] const DeviceInfo& device() const { return device_; }
+  [[nodiscard]] void* stream() const { return stream_; }
 
   // `cluster`: thread blocks of a cluster; 0 for a kernel without clusters.
   template <typename Params>
