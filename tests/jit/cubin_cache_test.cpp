@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <latch>
 #include <new>
@@ -19,6 +18,7 @@
 
 #include "fmt/format.h"
 #include "jit/cache_folder.hpp"
+#include "support/writer_process.hpp"
 
 namespace octavo {
 namespace {
@@ -328,33 +328,26 @@ TEST(CubinCache, C67_processes_at_once_leave_one_valid_file) {
 TEST(CubinCache, C67_a_killed_writer_leaves_no_invalid_file) {
   const TemporaryFolder folder;
   std::mt19937 random(20);
-  std::uniform_int_distribution<int> delay_us(500, 15000);
+  std::uniform_int_distribution<int> delay_us(0, 15000);
   constexpr int kRepeats = 40;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
-    const pid_t child = in_child([&] {
-      // Every kernel again and again: files appear and are replaced until the kill. Large ones, so
-      // that the kill often comes in the middle of one.
-      for (int i = 0;; ++i) {
-        const KernelSource source = {"octavo_probe", fmt::format("text {}", i % 16)};
-        const CubinCache names(folder.path(), StandInCompiler().compiler());
-        (void)write_cubin_file(names.path_of(source), names.key_of(source),
-                               stand_in_kernel(source, 100000));
-      }
+    // Every kernel again and again: files appear and are replaced until the kill. Large ones, so
+    // that the kill often comes in the middle of one.
+    test::WriterProcess writer([&](int i) {
+      const KernelSource source = {"octavo_probe", fmt::format("text {}", i % 16)};
+      const CubinCache names(folder.path(), StandInCompiler().compiler());
+      (void)write_cubin_file(names.path_of(source), names.key_of(source),
+                             stand_in_kernel(source, 100000));
     });
-    ASSERT_GT(child, 0);
     std::this_thread::sleep_for(std::chrono::microseconds(delay_us(random)));
-    ASSERT_EQ(kill(child, SIGKILL), 0);
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status));
+    writer.kill();
     for (const std::filesystem::path& path : files_in(folder.path())) {
       if (path.extension() != ".cubin") continue;
       ASSERT_TRUE(read_by_name(path).has_value()) << path;
     }
   }
-  const auto files = files_in(folder.path());
-  EXPECT_GT(std::ranges::count(files, ".cubin", &std::filesystem::path::extension), 0)
-      << "no child lived long enough to write: the test saw nothing";
+  EXPECT_GT(
+      std::ranges::count(files_in(folder.path()), ".cubin", &std::filesystem::path::extension), 0);
 }
 
 TEST(CubinCache, TheDefaultFolderComesFromTheEnvironment) {

@@ -4,11 +4,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +20,7 @@
 #include "cuda/tune/record_folder.hpp"
 #include "cuda/tune/tuned_choice.hpp"
 #include "naming/kernel_name.hpp"
+#include "support/writer_process.hpp"
 
 namespace octavo::cuda {
 namespace {
@@ -168,20 +167,17 @@ TEST(RecordFolder, killed_writers_leave_a_valid_folder) {
   const auto path = new_folder("killed");
   const RecordFolder folder(path);
   std::mt19937 random(50);
-  const auto start = [&](int seed) {
-    const pid_t child = ::fork();
-    if (child != 0) return child;
-    for (int i = seed;; ++i) {
-      (void)folder.put(record_of(product(8 << (i % 5)), h200(), "kernel" + std::to_string(i)));
-    }
+  const auto put_from = [&](int seed) {
+    return [&folder, seed](int i) {
+      const int n = seed + i;
+      (void)folder.put(record_of(product(8 << (n % 5)), h200(), "kernel" + std::to_string(n)));
+    };
   };
   for (int attempt = 0; attempt < 50; ++attempt) {
-    const pid_t one = start(attempt);
-    const pid_t other = start(attempt + 1000);
-    std::this_thread::sleep_for(std::chrono::microseconds(200 + random() % 4000));
-    for (const pid_t child : {one, other}) {
-      ::kill(child, SIGKILL);
-      ::waitpid(child, nullptr, 0);
+    {
+      const test::WriterProcess one(put_from(attempt));
+      const test::WriterProcess other(put_from(attempt + 1000));
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
     }
     EXPECT_EQ(folder.all().num_unusable, 0) << attempt;
   }
