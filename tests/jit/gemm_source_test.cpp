@@ -18,6 +18,44 @@
 namespace octavo {
 namespace {
 
+// Of every recipe, sum, schedule and tile one kernel: the last, which has the most to add to its
+// results. Left to the full level are kernels that keep less in registers than one that is here:
+// among streamed ones and those of many products those with no scales or one a tensor, among
+// streamed ones those with fast sums, or with F32 results, which take no turn through shared
+// memory.
+std::vector<GemmConfig> sample_of(const std::vector<GemmConfig>& configs) {
+  std::map<std::string, GemmConfig> heaviest;
+  for (const GemmConfig& config : configs) {
+    const bool is_streamed = config.schedule == Schedule::kStreamed;
+    const bool is_grouped = config.grouping != Grouping::kNone;
+    const bool has_many_scales =
+        config.recipe == ScaleRecipe::kBlock || config.recipe == ScaleRecipe::kRow;
+    if (config.d == DType::kF16) continue;
+    if ((is_streamed || is_grouped) && !has_many_scales) continue;
+    GemmConfig kind = config;
+    kind.stages = 1;
+    kind.has_bias = false;
+    if (is_streamed) {
+      if (config.d == DType::kF32 || config.sum == MainloopSum::kFast || config.tile_m < 32)
+        continue;
+      // By what decides how many registers a thread has, and needs.
+      kind.num_splits = streamed_teams(config);
+      kind.tile_n = streamed_consumers(config) * kWarpGroupRows + b_scales_of_stage(config);
+      kind.accumulates = false;
+    } else {
+      if (config.cluster_m * config.cluster_n == 1) continue;
+      if (is_grouped && config.d != DType::kF32) continue;
+      if (is_grouped && !config.accumulates && !draws_tiles(config)) continue;
+      kind.d = DType::kF32;
+      kind.accumulates = draws_tiles(config);  // they are a kind of their own
+    }
+    heaviest.insert_or_assign(kernel_name(kind), config);
+  }
+  std::vector<GemmConfig> sample;
+  for (const auto& [kind, config] : heaviest) sample.push_back(config);
+  return sample;
+}
+
 TEST(GemmSource, planned_kernels_do_not_spill) {
   if (!nvrtc_description().ok()) GTEST_SKIP() << nvrtc_description().error().what();
 #ifdef __SANITIZE_ADDRESS__
@@ -28,35 +66,7 @@ TEST(GemmSource, planned_kernels_do_not_spill) {
   std::erase_if(configs, [](const GemmConfig& config) {
     return config.num_splits == 5 || config.num_splits == 7;
   });
-  if (!test::full_level()) {
-    // Of every recipe, sum, schedule and tile the last, which has the most to add to its results.
-    std::map<std::string, GemmConfig> heaviest;
-    for (const GemmConfig& config : configs) {
-      const bool is_streamed = config.schedule == Schedule::kStreamed;
-      if (config.d == DType::kF16) continue;
-      // Of many products the ones with the most to keep: block scales, and rows' with F32 results.
-      if (config.grouping != Grouping::kNone &&
-          ((!config.accumulates && !draws_tiles(config)) || config.d != DType::kF32 ||
-           (config.recipe != ScaleRecipe::kBlock && config.recipe != ScaleRecipe::kRow))) {
-        continue;
-      }
-      if (is_streamed ? config.tile_m < 32 : config.cluster_m * config.cluster_n == 1) continue;
-      GemmConfig kind = config;
-      // Streamed, results of 16 bit have an epilogue of their own.
-      if (!is_streamed) kind.d = DType::kBF16;
-      kind.stages = 1;
-      if (is_streamed) {
-        // By what decides how many registers a thread has, and needs.
-        kind.num_splits = streamed_teams(config);
-        kind.tile_n = streamed_consumers(config) * kWarpGroupRows + b_scales_of_stage(config);
-      }
-      kind.has_bias = false;
-      kind.accumulates = draws_tiles(config);  // they are a kind of their own
-      heaviest.insert_or_assign(kernel_name(kind), config);
-    }
-    configs.clear();
-    for (const auto& [kind, config] : heaviest) configs.push_back(config);
-  }
+  if (!test::full_level()) configs = sample_of(configs);
   std::atomic<std::size_t> next{0};
   const auto compile = [&] {
     for (std::size_t i = next++; i < configs.size(); i = next++) {

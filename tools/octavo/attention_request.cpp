@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention_request.hpp"
 
-#include <CLI/CLI.hpp>
 #include <array>
 
 #include "gemm_request.hpp"

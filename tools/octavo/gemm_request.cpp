@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <limits>
 
@@ -55,8 +54,8 @@ void add_gemm_options(CLI::App& verb, GemmRequest& request) {
   add_enum(verb, "--d-dtype", request.d_dtype, kValueTypes, "Type of D");
   add_enum(verb, "--accumulation", request.accumulation, kAccumulations,
            "How partial sums are kept");
-  verb.add_flag("--bias", request.bias, "Add a random bias");
-  verb.add_flag("--accumulate", request.accumulate, "Add to a random D instead of overwriting it");
+  add_flag(verb, "--bias", request.bias, "Add a random bias");
+  add_flag(verb, "--accumulate", request.accumulate, "Add to a random D instead of overwriting it");
   add_integer(verb, "--splits", request.num_splits, kSplitBounds,
               "Parts that K is cut into; 0: the back end chooses");
   add_enum(verb, "--data", request.data, kDistributions, "Distribution of the random data");
@@ -64,8 +63,8 @@ void add_gemm_options(CLI::App& verb, GemmRequest& request) {
 }
 
 void add_execution_options(CLI::App& verb, ExecutionRequest& request) {
-  verb.add_option("--backend", request.backend,
-                  "Back end by name; the first that serves the problem if left out");
+  add_text(verb, "--backend", request.backend,
+           "Back end by name; the first that serves the problem if left out");
   add_enum(verb, "--numerics", request.numerics, kNumericsModes, "How it is computed");
   add_integer(verb, "--threads", request.num_threads, kThreadBounds,
               "Threads on the CPU; 0: every usable core");

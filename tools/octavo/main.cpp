@@ -65,7 +65,7 @@ int run(const std::vector<std::string>& given) {
   constexpr std::array kVerbs{&add_doctor,  &add_cast,     &add_run,       &add_bench,
                               &add_explain, &add_list,     &add_warmup,    &add_tune,
                               &add_names,   &add_generate, &add_perplexity};
-  for (const auto add_verb : kVerbs) add_verb(app, session);
+  for (const auto add : kVerbs) add(app, session);
 
   const auto is_given = [&given](const CLI::App* verb) {
     return verb->get_name() == given.front();

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <cstdlib>
 #include <system_error>
@@ -47,9 +46,9 @@ std::string chosen_model(const ModelOptions& options) {
 }
 
 void add_model_path_option(CLI::App& verb, ModelOptions& options) {
-  verb.add_option("--model", options.path,
-                  "A .gguf or .safetensors file, or a folder with config.json and safetensors; "
-                  "OCTAVO_MODEL, or the model that quickstart.sh fetches, if left out");
+  add_text(verb, "--model", options.path,
+           "A .gguf or .safetensors file, or a folder with config.json and safetensors; "
+           "OCTAVO_MODEL, or the model that quickstart.sh fetches, if left out");
 }
 
 void add_recipe_option(CLI::App& verb, ModelOptions& options) {

@@ -329,23 +329,24 @@ void compare(const AbOptions& options, Session& session) {
 
 void add_names_ab(CLI::App& names, Session& session) {
   auto options = std::make_shared<AbOptions>();
-  CLI::App* part = names.add_subcommand(
-      "ab", "What the word \"cutlass\" in an entry's name does to its machine code");
-  part->add_option("paths", options->paths, "PTX files, or folders of them")->required();
-  part->add_option("--arch", options->effect.architecture,
-                   "Assemble for this, such as sm_90a; as the PTX says if not given");
+  CLI::App& part = add_verb(
+      names, "ab", "What the word \"cutlass\" in an entry's name does to its machine code");
+  require(add_texts(part, "paths", options->paths, "PTX files, or folders of them"));
+  add_text(part, "--arch", options->effect.architecture,
+           "Assemble for this, such as sm_90a; as the PTX says if not given");
   constexpr Bounds<std::int64_t> kLevels{0, 4};
-  add_integer(*part, "-O,--optimization", options->optimization, kLevels,
+  add_integer(part, "-O,--optimization", options->optimization, kLevels,
               "ptxas's optimization level");
-  part->add_flag("--run", options->run, "Run and time both versions on GPU 0, too");
+  add_flag(part, "--run", options->run, "Run and time both versions on GPU 0, too");
   constexpr Bounds<std::int64_t> kRounds{1, 100};
   constexpr Bounds<double> kWindowMs{0.1, 10000};
-  add_integer(*part, "--rounds", options->rounds, kRounds, "Windows of each version");
-  add_decimal(*part, "--window-ms", options->how.window_ms, kWindowMs, "Length of a window");
-  part->add_option("--ptxas", options->effect.ptxas, "This ptxas instead of the one found");
-  part->add_option("--out", options->out, "Write the result to a file, too");
-  add_json_flag(*part);
-  part->footer(
+  add_integer(part, "--rounds", options->rounds, kRounds, "Windows of each version");
+  add_decimal(part, "--window-ms", options->how.window_ms, kWindowMs, "Length of a window");
+  add_text(part, "--ptxas", options->effect.ptxas, "This ptxas instead of the one found");
+  add_text(part, "--out", options->out, "Write the result to a file, too");
+  add_json_flag(part);
+  set_footer(
+      part,
       "Every entry is assembled under a name with the word and under one without; names have the\n"
       "same length where that can be. identical: the same bytes; reordered: the same operations,\n"
       "each as often, in another order or with other registers; different: others. Without ptxas,\n"
@@ -353,7 +354,7 @@ void add_names_ab(CLI::App& names, Session& session) {
       "--run launches Octavo's kernels as its products are (m, n and k of FILE.launch.json, else\n"
       "4096) and others as FILE.launch.json says: grid, block, cluster, shared_bytes, arguments.\n"
       "Triton's FILE.json gives block and shared memory where that file does not.");
-  part->callback([options, &session] {
+  on_run(part, [options, &session] {
     options->effect.optimization = static_cast<int>(options->optimization);
     options->how.rounds = static_cast<int>(options->rounds);
     compare(*options, session);

@@ -2,9 +2,11 @@
 // octavo names ab: what the word "cutlass" in an entry's name does to its machine code.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "session.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace octavo::cli {
 

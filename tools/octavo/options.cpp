@@ -60,6 +60,49 @@ double parse_decimal(std::string_view option, const std::string& text, Bounds<do
   return value;
 }
 
+CLI::App& add_verb(CLI::App& parent, const std::string& name, const std::string& description) {
+  return *parent.add_subcommand(name, description);
+}
+
+void on_run(CLI::App& verb, std::function<void()> run) { verb.callback(std::move(run)); }
+
+void require_part(CLI::App& verb) { verb.require_subcommand(1); }
+
+void set_footer(CLI::App& verb, const std::string& text) { verb.footer(text); }
+
+CLI::Option* require(CLI::Option* option) { return option->required(); }
+
+void exclude(CLI::Option* one, CLI::Option* other) { one->excludes(other); }
+
+CLI::Option* option_of(CLI::App& verb, const std::string& name) { return verb.get_option(name); }
+
+bool is_given(const CLI::Option* option) { return option->count() != 0; }
+
+std::string option_name(const CLI::Option* option) { return option->get_name(); }
+
+CLI::Option* add_flag(CLI::App& verb, const std::string& names, bool& value,
+                      const std::string& description) {
+  return verb.add_flag(names, value, description);
+}
+
+void add_json_flag(CLI::App& verb) {
+  verb.add_flag("--json")->description("Print one JSON document on stdout and nothing else");
+}
+
+CLI::Option* add_text(CLI::App& verb, const std::string& names, std::string& value,
+                      const std::string& description) {
+  CLI::Option* option = verb.add_option(names, value, description);
+  return value.empty() ? option : option->capture_default_str();
+}
+
+CLI::Option* add_texts(CLI::App& verb, const std::string& names, std::vector<std::string>& values,
+                       const std::string& description, char separator) {
+  CLI::Option* option = verb.add_option(names, values, description);
+  if (!values.empty()) option->capture_default_str();
+  if (separator != 0) option->delimiter(separator);
+  return option;
+}
+
 CLI::Option* add_integer(CLI::App& verb, const std::string& names, std::int64_t& value,
                          Bounds<std::int64_t> bounds, const std::string& description) {
   return add_number(verb, names, value, bounds, description, &parse_integer);

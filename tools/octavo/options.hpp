@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options parsed strictly: whole numbers and decimals within stated bounds, and words from a list.
-// Anything else is a usage error (exit 2) that names the option, what was given and the rule.
+// Verbs and their options. Options are parsed strictly: whole numbers and decimals within stated
+// bounds, and words from a list. Anything else is a usage error (exit 2) that names the option,
+// what was given and the rule.
+//
+// Verbs and options belong to the parser (CLI11), which only options.cpp and main.cpp include: its
+// headers take seconds to compile.
 #pragma once
 
 #include <array>
@@ -42,7 +46,34 @@ struct Bounds {
 [[nodiscard]] double parse_decimal(std::string_view option, const std::string& text,
                                    Bounds<double> bounds);
 
-// `value` holds the default, which the help shows.
+// A verb below `parent`, which is the command or a verb that has parts.
+CLI::App& add_verb(CLI::App& parent, const std::string& name, const std::string& description);
+// What a verb does once its options are parsed.
+void on_run(CLI::App& verb, std::function<void()> run);
+// The verb has parts, and one of them has to be given.
+void require_part(CLI::App& verb);
+// Shown at the end of the verb's help.
+void set_footer(CLI::App& verb, const std::string& text);
+
+// It has to be given. Returns the option.
+CLI::Option* require(CLI::Option* option);
+// Giving both is a usage error.
+void exclude(CLI::Option* one, CLI::Option* other);
+// An option that the verb has, by one of its names.
+CLI::Option* option_of(CLI::App& verb, const std::string& name);
+[[nodiscard]] bool is_given(const CLI::Option* option);
+[[nodiscard]] std::string option_name(const CLI::Option* option);
+
+// All below: `value` holds the default, which the help shows. A name without "-" is a positional.
+CLI::Option* add_flag(CLI::App& verb, const std::string& names, bool& value,
+                      const std::string& description);
+// --json. Its value is known before parsing (so that usage errors can obey it).
+void add_json_flag(CLI::App& verb);
+CLI::Option* add_text(CLI::App& verb, const std::string& names, std::string& value,
+                      const std::string& description);
+// As many as are given. `separator`, if not 0, also stands between texts of one argument.
+CLI::Option* add_texts(CLI::App& verb, const std::string& names, std::vector<std::string>& values,
+                       const std::string& description, char separator = 0);
 CLI::Option* add_integer(CLI::App& verb, const std::string& names, std::int64_t& value,
                          Bounds<std::int64_t> bounds, const std::string& description);
 CLI::Option* add_decimal(CLI::App& verb, const std::string& names, double& value,
@@ -53,11 +84,11 @@ CLI::Option* add_choice(CLI::App& verb, const std::string& names, std::vector<st
                         std::size_t default_position, std::function<void(std::size_t)> set,
                         const std::string& description);
 
-// `value` receives the word itself and holds the default.
+// `value` receives the word itself.
 CLI::Option* add_word(CLI::App& verb, const std::string& names, std::string& value,
                       std::span<const std::string_view> words, const std::string& description);
 
-// One of a list of enumerators, by their to_string(). `value` holds the default.
+// One of a list of enumerators, by their to_string().
 template <typename Enum, std::size_t kNumValues>
 CLI::Option* add_enum(CLI::App& verb, const std::string& names, Enum& value,
                       const std::array<Enum, kNumValues>& values, const std::string& description) {

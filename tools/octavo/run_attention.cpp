@@ -2,7 +2,6 @@
 // octavo run attention: one problem on random data, checked against FP64 arithmetic.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -159,13 +158,13 @@ void run_attention(const RunAttentionOptions& options, Session& session) {
 
 void add_run_attention(CLI::App& run, Session& session) {
   auto options = std::make_shared<RunAttentionOptions>();
-  CLI::App* verb = run.add_subcommand("attention", "softmax(Q K^T) V");
-  add_attention_options(*verb, options->request);
+  CLI::App& verb = add_verb(run, "attention", "softmax(Q K^T) V");
+  add_attention_options(verb, options->request);
   constexpr Bounds<std::int64_t> kRunBounds{1, 100000};
-  add_integer(*verb, "--repeat", options->num_runs, kRunBounds, "Timed runs");
-  add_execution_options(*verb, options->how);
-  add_json_flag(*verb);
-  verb->callback([options, &session] { run_attention(*options, session); });
+  add_integer(verb, "--repeat", options->num_runs, kRunBounds, "Timed runs");
+  add_execution_options(verb, options->how);
+  add_json_flag(verb);
+  on_run(verb, [options, &session] { run_attention(*options, session); });
 }
 
 }  // namespace octavo::cli

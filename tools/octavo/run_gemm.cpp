@@ -2,7 +2,6 @@
 // octavo run gemm: one product on random or given operands, checked against FP64 arithmetic.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -131,17 +130,17 @@ void run_gemm(RunGemmOptions& options, Session& session) {
 
 void add_run_gemm(CLI::App& run, Session& session) {
   auto options = std::make_shared<RunGemmOptions>();
-  CLI::App* verb = run.add_subcommand("gemm", "D = A B^T with quantized operands");
-  add_gemm_options(*verb, options->request);
-  add_execution_options(*verb, options->how);
+  CLI::App& verb = add_verb(run, "gemm", "D = A B^T with quantized operands");
+  add_gemm_options(verb, options->request);
+  add_execution_options(verb, options->how);
   constexpr Bounds<std::int64_t> kRunBounds{1, 100000};
-  add_integer(*verb, "--repeat", options->num_runs, kRunBounds, "Timed runs");
-  add_enum(*verb, "--check", options->check, kCheckScopes,
+  add_integer(verb, "--repeat", options->num_runs, kRunBounds, "Timed runs");
+  add_enum(verb, "--check", options->check, kCheckScopes,
            "Rows compared with FP64 arithmetic; auto: all, or a sample of a large product");
-  verb->add_option("--save", options->save, "Write the operands to a .safetensors file");
-  verb->add_option("--load", options->load, "Read the operands from such a file");
-  add_json_flag(*verb);
-  verb->callback([options, &session] { run_gemm(*options, session); });
+  add_text(verb, "--save", options->save, "Write the operands to a .safetensors file");
+  add_text(verb, "--load", options->load, "Read the operands from such a file");
+  add_json_flag(verb);
+  on_run(verb, [options, &session] { run_gemm(*options, session); });
 }
 
 }  // namespace octavo::cli

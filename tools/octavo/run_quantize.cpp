@@ -3,7 +3,6 @@
 // (octavo/quantize.hpp), with the error that quantization itself makes.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -223,21 +222,21 @@ void run_quantize(const RunQuantizeOptions& options, Session& session) {
 
 void add_run_quantize(CLI::App& run, Session& session) {
   auto options = std::make_shared<RunQuantizeOptions>();
-  CLI::App* verb = run.add_subcommand("quantize", "A matrix to FP8 codes and scales");
+  CLI::App& verb = add_verb(run, "quantize", "A matrix to FP8 codes and scales");
   constexpr Bounds<std::int64_t> kExtents{0, std::int64_t{1} << 24};
   constexpr Bounds<std::int64_t> kRuns{1, 100000};
-  add_integer(*verb, "--rows", options->rows, kExtents, "Rows");
-  add_integer(*verb, "--cols", options->cols, kExtents, "Columns");
-  add_enum(*verb, "--x-dtype", options->x_dtype, kQuantizeInputs, "Type of the data");
-  add_enum(*verb, "--dtype", options->dtype, kCodeTypes, "FP8 format");
-  add_enum(*verb, "--granularity", options->granularity, kGranularities, "What shares one scale");
-  add_enum(*verb, "--scales", options->scale_dtype, kScaleTypes, "Type of the scales");
-  add_enum(*verb, "--data", options->data, kDistributions, "Distribution of the random data");
-  add_integer(*verb, "--seed", options->seed, {0, INT64_MAX}, "Seed of the random data");
-  add_integer(*verb, "--repeat", options->num_runs, kRuns, "Timed runs");
-  add_execution_options(*verb, options->how);
-  add_json_flag(*verb);
-  verb->callback([options, &session] { run_quantize(*options, session); });
+  add_integer(verb, "--rows", options->rows, kExtents, "Rows");
+  add_integer(verb, "--cols", options->cols, kExtents, "Columns");
+  add_enum(verb, "--x-dtype", options->x_dtype, kQuantizeInputs, "Type of the data");
+  add_enum(verb, "--dtype", options->dtype, kCodeTypes, "FP8 format");
+  add_enum(verb, "--granularity", options->granularity, kGranularities, "What shares one scale");
+  add_enum(verb, "--scales", options->scale_dtype, kScaleTypes, "Type of the scales");
+  add_enum(verb, "--data", options->data, kDistributions, "Distribution of the random data");
+  add_integer(verb, "--seed", options->seed, {0, INT64_MAX}, "Seed of the random data");
+  add_integer(verb, "--repeat", options->num_runs, kRuns, "Timed runs");
+  add_execution_options(verb, options->how);
+  add_json_flag(verb);
+  on_run(verb, [options, &session] { run_quantize(*options, session); });
 }
 
 }  // namespace octavo::cli

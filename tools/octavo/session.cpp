@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <utility>
 
 namespace octavo::cli {
@@ -66,10 +65,6 @@ bool Session::flush() {
     write(stdout, "\n");
   }
   return std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-}
-
-void add_json_flag(CLI::App& verb) {
-  verb.add_flag("--json")->description("Print one JSON document on stdout and nothing else");
 }
 
 }  // namespace octavo::cli

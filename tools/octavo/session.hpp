@@ -10,10 +10,6 @@
 
 #include "octavo/error.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace octavo::cli {
 
 // Keeps keys in the order in which they are written, so that output reads the same every time.
@@ -61,8 +57,5 @@ class Session {
   bool has_document_ = false;
   bool progress_shown_ = false;
 };
-
-// Declares --json on a verb. Its value is known before parsing (so that usage errors can obey it).
-void add_json_flag(CLI::App& verb);
 
 }  // namespace octavo::cli

@@ -4,7 +4,6 @@
 // with OpenBLAS is a program in bench/.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <memory>
 #include <optional>
@@ -191,11 +190,11 @@ void bench_on_cpu(const BenchSuite& suite, const BenchOptions& options, Session&
 void refuse_given(const std::vector<const CLI::Option*>& options, const char* where,
                   const char* other) {
   for (const CLI::Option* option : options) {
-    if (option->count() == 0) continue;
+    if (!is_given(option)) continue;
     throw UsageError(fmt::format(
         "{}: it was given, and the suite runs on the {}, where it has no meaning. Leave it out, or "
         "name --backend {}.",
-        option->get_name(), where, other));
+        option_name(option), where, other));
   }
 }
 
@@ -215,36 +214,36 @@ void bench(const BenchOptions& options, Session& session) {
 void add_bench(CLI::App& app, Session& session) {
   auto options = std::make_shared<BenchOptions>();
   GpuBenchOptions& gpu = options->gpu;
-  CLI::App* verb = app.add_subcommand("bench", "A suite of products, timed and checked");
-  verb->add_option("suite", options->suite, "The suite, a JSON file")->required();
-  verb->add_option("--out", gpu.out, "Write a result file");
-  add_execution_options(*verb, options->how);
+  CLI::App& verb = add_verb(app, "bench", "A suite of products, timed and checked");
+  require(add_text(verb, "suite", options->suite, "The suite, a JSON file"));
+  add_text(verb, "--out", gpu.out, "Write a result file");
+  add_execution_options(verb, options->how);
   constexpr Bounds<std::int64_t> kRuns{1, 100000};
   options->of_cpu = {
-      add_integer(*verb, "--repeat", options->num_runs, kRuns, "CPU: timed runs of each problem"),
-      verb->get_option("--threads")};
+      add_integer(verb, "--repeat", options->num_runs, kRuns, "CPU: timed runs of each problem"),
+      option_of(verb, "--threads")};
   constexpr Bounds<std::int64_t> kRounds{1, 1000};
   constexpr Bounds<double> kWindowMs{1, 10000};
   constexpr Bounds<double> kBudgetS{0, 1e6};
   static constexpr std::array<std::string_view, 3> kShapeClasses{"all", "large", "small"};
   options->of_gpu = {
-      verb->add_option("--contenders", gpu.contenders,
-                       "GPU: who takes part, with commas between; the yardstick always does")
-          ->delimiter(','),
-      add_word(*verb, "--shapes", gpu.shapes, kShapeClasses, "GPU: large is M of 1024 and more"),
-      add_integer(*verb, "--rounds", gpu.num_rounds, kRounds, "GPU: windows of each contender"),
-      add_decimal(*verb, "--window-ms", gpu.window_ms, kWindowMs, "GPU: the shortest window"),
-      add_decimal(*verb, "--budget-s", gpu.budget_s, kBudgetS,
+      add_texts(verb, "--contenders", gpu.contenders,
+                "GPU: who takes part, with commas between; the yardstick always does", ','),
+      add_word(verb, "--shapes", gpu.shapes, kShapeClasses, "GPU: large is M of 1024 and more"),
+      add_integer(verb, "--rounds", gpu.num_rounds, kRounds, "GPU: windows of each contender"),
+      add_decimal(verb, "--window-ms", gpu.window_ms, kWindowMs, "GPU: the shortest window"),
+      add_decimal(verb, "--budget-s", gpu.budget_s, kBudgetS,
                   "GPU: no shape is begun later than this"),
-      verb->add_option("--cublaslt", gpu.cublaslt, "GPU: the file of the cuBLASLt library"),
-      verb->add_option("--commit", gpu.commit,
-                       "GPU: the commit that was built, where git is not there to ask"),
-      verb->add_flag("--dirty", gpu.dirty, "GPU: sources differed from that commit")};
-  add_json_flag(*verb);
-  verb->footer(
+      add_text(verb, "--cublaslt", gpu.cublaslt, "GPU: the file of the cuBLASLt library"),
+      add_text(verb, "--commit", gpu.commit,
+               "GPU: the commit that was built, where git is not there to ask"),
+      add_flag(verb, "--dirty", gpu.dirty, "GPU: sources differed from that commit")};
+  add_json_flag(verb);
+  set_footer(
+      verb,
       "On a GPU (the default where there is one) each shape of the suite is measured with every\n"
       "contender, interleaved with cuBLASLt; on the CPU each problem as it is. bench/METHOD.md.");
-  verb->callback([options, &session] { bench(*options, session); });
+  on_run(verb, [options, &session] { bench(*options, session); });
 }
 
 }  // namespace octavo::cli

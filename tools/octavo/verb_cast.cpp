@@ -2,7 +2,6 @@
 // octavo cast: values to the codes of a format, and codes back to values.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <bit>
 #include <charconv>
@@ -126,17 +125,16 @@ void cast(const CastOptions& options, Session& session) {
 
 void add_cast(CLI::App& app, Session& session) {
   auto options = std::make_shared<CastOptions>();
-  CLI::App* verb = app.add_subcommand("cast", "Values to the codes of a format, and back");
-  add_enum(*verb, "format", options->format, kFormats, "The format")->required();
-  verb->add_option("values", options->values,
-                   "Values (decimal, hexadecimal float, inf, nan), or codes with --decode")
-      ->required();
-  verb->add_flag("--decode", options->decode, "The values are codes: 0x7e 0x01");
-  add_json_flag(*verb);
-  verb->footer(
-      "Encoding rounds to nearest even and saturates, as the GPU does; NaN gives 0x7f.\n"
-      "UE8M0 rounds up. Example: octavo cast e4m3 447 464 -inf nan 1e-9");
-  verb->callback([options, &session] { cast(*options, session); });
+  CLI::App& verb = add_verb(app, "cast", "Values to the codes of a format, and back");
+  require(add_enum(verb, "format", options->format, kFormats, "The format"));
+  require(add_texts(verb, "values", options->values,
+                    "Values (decimal, hexadecimal float, inf, nan), or codes with --decode"));
+  add_flag(verb, "--decode", options->decode, "The values are codes: 0x7e 0x01");
+  add_json_flag(verb);
+  set_footer(verb,
+             "Encoding rounds to nearest even and saturates, as the GPU does; NaN gives 0x7f.\n"
+             "UE8M0 rounds up. Example: octavo cast e4m3 447 464 -inf nan 1e-9");
+  on_run(verb, [options, &session] { cast(*options, session); });
 }
 
 }  // namespace octavo::cli

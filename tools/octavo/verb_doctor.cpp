@@ -2,7 +2,6 @@
 // octavo doctor: what this machine offers, what is missing and how to get it.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 #include "model_options.hpp"
 #include "octavo/backend.hpp"
 #include "octavo/runtime.hpp"
+#include "options.hpp"
 #include "session.hpp"
 #include "table.hpp"
 #include "verbs.hpp"
@@ -115,12 +115,12 @@ void doctor(const DoctorOptions& options, Session& session) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Session& session) {
-  CLI::App* verb = app.add_subcommand("doctor", "What this machine offers and what is missing");
+  CLI::App& verb = add_verb(app, "doctor", "What this machine offers and what is missing");
   auto options = std::make_shared<DoctorOptions>();
-  verb->add_option("--device-out", options->device_out,
-                   "Write GPU 0's description to a file, for octavo explain --device-file");
-  add_json_flag(*verb);
-  verb->callback([options, &session] { doctor(*options, session); });
+  add_text(verb, "--device-out", options->device_out,
+           "Write GPU 0's description to a file, for octavo explain --device-file");
+  add_json_flag(verb);
+  on_run(verb, [options, &session] { doctor(*options, session); });
 }
 
 }  // namespace octavo::cli

@@ -4,7 +4,6 @@
 // drawn.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -335,22 +334,22 @@ void explain(const Options& options, Session& session) {
 }  // namespace
 
 void add_explain(CLI::App& app, Session& session) {
-  CLI::App* verb = app.add_subcommand("explain", "Which back end and kernel would run, and why");
-  verb->require_subcommand(1);
+  CLI::App& verb = add_verb(app, "explain", "Which back end and kernel would run, and why");
+  require_part(verb);
   auto product = std::make_shared<ExplainGemm>();
-  CLI::App* gemm = verb->add_subcommand("gemm", "A product");
-  add_gemm_options(*gemm, product->request);
-  add_execution_options(*gemm, product->how);
-  gemm->add_option("--device-file", product->device_file,
-                   "Plan for the GPU that this file describes (octavo doctor --device-out)");
-  add_json_flag(*gemm);
-  gemm->callback([product, &session] { explain(*product, session); });
+  CLI::App& gemm = add_verb(verb, "gemm", "A product");
+  add_gemm_options(gemm, product->request);
+  add_execution_options(gemm, product->how);
+  add_text(gemm, "--device-file", product->device_file,
+           "Plan for the GPU that this file describes (octavo doctor --device-out)");
+  add_json_flag(gemm);
+  on_run(gemm, [product, &session] { explain(*product, session); });
   auto attending = std::make_shared<ExplainAttention>();
-  CLI::App* attention = verb->add_subcommand("attention", "softmax(Q K^T) V");
-  add_attention_options(*attention, attending->request);
-  add_execution_options(*attention, attending->how);
-  add_json_flag(*attention);
-  attention->callback([attending, &session] { explain(*attending, session); });
+  CLI::App& attention = add_verb(verb, "attention", "softmax(Q K^T) V");
+  add_attention_options(attention, attending->request);
+  add_execution_options(attention, attending->how);
+  add_json_flag(attention);
+  on_run(attention, [attending, &session] { explain(*attending, session); });
 }
 
 }  // namespace octavo::cli

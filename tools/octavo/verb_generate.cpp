@@ -2,7 +2,6 @@
 // octavo generate: text from a model, streamed, and how fast it came.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -133,30 +132,30 @@ void generate(const GenerateVerb& options, Session& session) {
 
 void add_generate(CLI::App& app, Session& session) {
   auto options = std::make_shared<GenerateVerb>();
-  CLI::App* verb = app.add_subcommand("generate", "Text from a model, streamed, with its speed");
-  add_model_options(*verb, options->model);
-  verb->add_option("--prompt", options->prompt, "What to answer or to continue")->required();
+  CLI::App& verb = add_verb(app, "generate", "Text from a model, streamed, with its speed");
+  add_model_options(verb, options->model);
+  require(add_text(verb, "--prompt", options->prompt, "What to answer or to continue"));
   CLI::Option* chat =
-      verb->add_flag("--chat", options->chat,
-                     "The prompt is a user's message (the default if the model has chat markup)");
-  verb->add_flag("--raw", options->raw, "The prompt is text to continue")->excludes(chat);
-  verb->add_option("--system", options->system, "The system message of a chat; may be empty")
-      ->capture_default_str();
-  add_integer(*verb, "--max-tokens", options->max_tokens, {1, kMaxTokensLimit},
+      add_flag(verb, "--chat", options->chat,
+               "The prompt is a user's message (the default if the model has chat markup)");
+  exclude(add_flag(verb, "--raw", options->raw, "The prompt is text to continue"), chat);
+  add_text(verb, "--system", options->system, "The system message of a chat; may be empty");
+  add_integer(verb, "--max-tokens", options->max_tokens, {1, kMaxTokensLimit},
               "Tokens to generate at most");
-  add_decimal(*verb, "--temperature", options->temperature, {0, kMaxTemperature},
+  add_decimal(verb, "--temperature", options->temperature, {0, kMaxTemperature},
               "0 picks the most likely token each time");
-  add_integer(*verb, "--top-k", options->top_k, {0, kMaxTokensLimit},
+  add_integer(verb, "--top-k", options->top_k, {0, kMaxTokensLimit},
               "Choose among the k most likely tokens; 0: all");
-  add_decimal(*verb, "--top-p", options->top_p, {0, 1},
+  add_decimal(verb, "--top-p", options->top_p, {0, 1},
               "Choose among the most likely tokens whose probabilities reach p");
-  add_integer(*verb, "--seed", options->seed, {0, INT64_MAX}, "Of the random choices");
-  add_json_flag(*verb);
-  verb->footer(
+  add_integer(verb, "--seed", options->seed, {0, INT64_MAX}, "Of the random choices");
+  add_json_flag(verb);
+  set_footer(
+      verb,
       "Weights, activations, KV cache and head are each fp8 (E4M3), bf16 or f32. With --precision\n"
       "fp8 the head stays bf16 unless --head says otherwise.\n"
       "Example: octavo generate --prompt \"What is the capital of France?\"");
-  verb->callback([options, &session] {
+  on_run(verb, [options, &session] {
     options->model.path = chosen_model(options->model);
     generate(*options, session);
   });

@@ -2,7 +2,6 @@
 // octavo list: what this build knows.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -160,13 +159,12 @@ void list(const ListOptions& options, Session& session) {
 
 void add_list(CLI::App& app, Session& session) {
   auto options = std::make_shared<ListOptions>();
-  CLI::App* verb =
-      app.add_subcommand("list", "Back ends, recipes, element types, error codes, models, suites");
-  add_word(*verb, "what", options->what, kListingWords, "What to list")->required();
-  verb->add_option("--folder", options->folder, "Where suites are looked for")
-      ->capture_default_str();
-  add_json_flag(*verb);
-  verb->callback([options, &session] { list(*options, session); });
+  CLI::App& verb =
+      add_verb(app, "list", "Back ends, recipes, element types, error codes, models, suites");
+  require(add_word(verb, "what", options->what, kListingWords, "What to list"));
+  add_text(verb, "--folder", options->folder, "Where suites are looked for");
+  add_json_flag(verb);
+  on_run(verb, [options, &session] { list(*options, session); });
 }
 
 }  // namespace octavo::cli

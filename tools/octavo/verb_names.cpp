@@ -3,7 +3,6 @@
 // name does to the code (names_ab.cpp).
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -95,29 +94,26 @@ void print_ptx(const std::vector<std::string>& names, Session& session) {
 }  // namespace
 
 void add_names(CLI::App& app, Session& session) {
-  CLI::App* verb =
-      app.add_subcommand("names", "What kernels' names say, and which kernels there are");
-  verb->require_subcommand(1);
+  CLI::App& verb = add_verb(app, "names", "What kernels' names say, and which kernels there are");
+  require_part(verb);
   auto words = std::make_shared<std::vector<std::string>>();
   const auto add = [&](const char* name, const char* text, const char* argument, const char* what,
                        void (*run)(const std::vector<std::string>&, Session&)) {
-    CLI::App* part = verb->add_subcommand(name, text);
-    CLI::Option* option = part->add_option(argument, *words, what);
-    add_json_flag(*part);
-    part->callback([words, run, &session] { run(*words, session); });
+    CLI::App& part = add_verb(verb, name, text);
+    CLI::Option* option = add_texts(part, argument, *words, what);
+    add_json_flag(part);
+    on_run(part, [words, run, &session] { run(*words, session); });
     return option;
   };
-  add("parse", "What a name of Octavo's, of CUTLASS's or of cuBLASLt's (nvjet) says", "names",
-      "Kernels' names", &parse)
-      ->required();
+  require(add("parse", "What a name of Octavo's, of CUTLASS's or of cuBLASLt's (nvjet) says",
+              "names", "Kernels' names", &parse));
   add("of", "The name that says this", "fields",
       "field=value, such as tile=256x128x128; what is left out is usual", &name_of);
   add("catalogue", "The name of every kernel that a plan for an H200 may choose", "fields",
       "Only names that say this: field=value", &catalogue);
-  add("ptx", "The PTX of a kernel of Octavo's, as NVRTC writes it", "names", "Kernels' names",
-      &print_ptx)
-      ->required();
-  add_names_ab(*verb, session);
+  require(add("ptx", "The PTX of a kernel of Octavo's, as NVRTC writes it", "names",
+              "Kernels' names", &print_ptx));
+  add_names_ab(verb, session);
 }
 
 }  // namespace octavo::cli

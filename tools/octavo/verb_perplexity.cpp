@@ -2,7 +2,6 @@
 // octavo perplexity: what each number format costs a model on a text file.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -173,26 +172,25 @@ void perplexity(const PerplexityVerb& options, Session& session) {
 
 void add_perplexity(CLI::App& app, Session& session) {
   auto options = std::make_shared<PerplexityVerb>();
-  CLI::App* verb =
-      app.add_subcommand("perplexity", "What number formats cost a model on a text file");
-  add_model_path_option(*verb, options->model);
-  verb->add_option("--text", options->text_path, "A plain text file")->required();
-  verb->add_option("--precisions", options->precisions,
-                   "f32, bf16, fp8, or F32 with one part in FP8: weights, activations, kv, head; "
-                   "the first is what the others are compared to")
-      ->delimiter(',')
-      ->capture_default_str();
-  add_recipe_option(*verb, options->model);
-  add_integer(*verb, "--max-tokens", options->max_tokens, {0, kTokenLimit},
+  CLI::App& verb = add_verb(app, "perplexity", "What number formats cost a model on a text file");
+  add_model_path_option(verb, options->model);
+  require(add_text(verb, "--text", options->text_path, "A plain text file"));
+  add_texts(verb, "--precisions", options->precisions,
+            "f32, bf16, fp8, or F32 with one part in FP8: weights, activations, kv, head; "
+            "the first is what the others are compared to",
+            ',');
+  add_recipe_option(verb, options->model);
+  add_integer(verb, "--max-tokens", options->max_tokens, {0, kTokenLimit},
               "Use only the text's first tokens; 0: all");
-  add_integer(*verb, "--window", options->window, {2, kTokenLimit},
+  add_integer(verb, "--window", options->window, {2, kTokenLimit},
               "Tokens that are read from an empty cache before starting over");
-  add_json_flag(*verb);
-  verb->footer(
+  add_json_flag(verb);
+  set_footer(
+      verb,
       "Every token of a window but its first is scored, given those before it in the window.\n"
       "The +- is one standard error, from the tokens' paired differences.\n"
       "Example: octavo perplexity --text faq.txt");
-  verb->callback([options, &session] {
+  on_run(verb, [options, &session] {
     options->model.path = chosen_model(options->model);
     perplexity(*options, session);
   });

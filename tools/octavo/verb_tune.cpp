@@ -3,7 +3,6 @@
 // and the store of such records, shown, exported and imported. Showing needs no GPU.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -192,27 +191,28 @@ void tune_or_store(const TuneOptions& options, Session& session) {
 
 void add_tune(CLI::App& app, Session& session) {
   auto options = std::make_shared<TuneOptions>();
-  CLI::App* verb = app.add_subcommand(
-      "tune", "Measure the best kernel for each product of a suite, and keep it");
-  verb->add_option("suite", options->suite, "The suite, a JSON file");
+  CLI::App& verb =
+      add_verb(app, "tune", "Measure the best kernel for each product of a suite, and keep it");
+  add_text(verb, "suite", options->suite, "The suite, a JSON file");
   constexpr Bounds<double> kBudgetS{0, 1e6};
   constexpr Bounds<double> kWindowMs{0.1, 10000};
-  add_decimal(*verb, "--budget-s", options->tuning.budget_s, kBudgetS,
+  add_decimal(verb, "--budget-s", options->tuning.budget_s, kBudgetS,
               "No product is begun later; one under way is cut short");
-  add_decimal(*verb, "--window-ms", options->tuning.window_ms, kWindowMs,
+  add_decimal(verb, "--window-ms", options->tuning.window_ms, kWindowMs,
               "Length of one measurement");
-  verb->add_flag("--again", options->tuning.again, "Also products that have a record");
-  verb->add_flag("--as-given", options->as_given,
-                 "Each product with the suite's own recipe and types");
-  verb->add_flag("--show", options->show, "The records that are kept");
-  verb->add_option("--export", options->export_to, "Write all records to a file");
-  verb->add_option("--import", options->import_from, "Take records from such a file");
-  add_json_flag(*verb);
-  verb->footer(
+  add_flag(verb, "--again", options->tuning.again, "Also products that have a record");
+  add_flag(verb, "--as-given", options->as_given,
+           "Each product with the suite's own recipe and types");
+  add_flag(verb, "--show", options->show, "The records that are kept");
+  add_text(verb, "--export", options->export_to, "Write all records to a file");
+  add_text(verb, "--import", options->import_from, "Take records from such a file");
+  add_json_flag(verb);
+  set_footer(
+      verb,
       "Each shape of the suite is tuned for the recipes that octavo bench measures, with BF16\n"
       "results. Records lie in OCTAVO_CACHE_DIR/tuning; gemm() follows them. All kernels of a\n"
       "product give the same bits.");
-  verb->callback([options, &session] { tune_or_store(*options, session); });
+  on_run(verb, [options, &session] { tune_or_store(*options, session); });
 }
 
 }  // namespace octavo::cli

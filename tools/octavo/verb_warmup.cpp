@@ -3,7 +3,6 @@
 // that a server's first request does not wait for them. Needs NVRTC; with --device-file no GPU.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -70,16 +69,15 @@ void warm_up_suite(const WarmUpOptions& options, Session& session) {
 
 void add_warmup(CLI::App& app, Session& session) {
   auto options = std::make_shared<WarmUpOptions>();
-  CLI::App* verb =
-      app.add_subcommand("warmup", "Compile the GPU kernels that a suite's products need");
-  verb->add_option("suite", options->suite, "The suite, a JSON file")->required();
-  verb->add_option("--device-file", options->device_file,
-                   "Compile for the GPU that this file describes (octavo doctor --device-out)");
+  CLI::App& verb = add_verb(app, "warmup", "Compile the GPU kernels that a suite's products need");
+  require(add_text(verb, "suite", options->suite, "The suite, a JSON file"));
+  add_text(verb, "--device-file", options->device_file,
+           "Compile for the GPU that this file describes (octavo doctor --device-out)");
   constexpr Bounds<std::int64_t> kThreads{0, 1024};
-  add_integer(*verb, "--threads", options->num_threads, kThreads,
+  add_integer(verb, "--threads", options->num_threads, kThreads,
               "Kernels compiled at a time; 0: one for each core");
-  add_json_flag(*verb);
-  verb->callback([options, &session] { warm_up_suite(*options, session); });
+  add_json_flag(verb);
+  on_run(verb, [options, &session] { warm_up_suite(*options, session); });
 }
 
 }  // namespace octavo::cli
