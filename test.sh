@@ -54,8 +54,6 @@ configure_and_build() {
   cmake --build "build/$preset" -j "$jobs" "${targets[@]}"
 }
 
-# Tests that need a GPU carry the label gpu.
-not_here=(--label-exclude gpu)
 has_gpu=no
 command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 && has_gpu=yes
 
@@ -68,17 +66,18 @@ else
 fi
 
 mkdir -p build
+# run_suite PRESET LABELS-LEFT-OUT [CTEST-OPTION...]
 run_suite() {
-  local preset=$1
-  shift
+  local preset=$1 left_out_labels=$2
+  shift 2
   ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$jobs" \
-    "${not_here[@]}" "$@"
+    --label-exclude "$left_out_labels" "$@"
 }
 
 step "include rules" scripts/check_includes.py
 step "style" scripts/check_style.sh
 if step "build (preset dev)" configure_and_build dev; then
-  step "tests (preset dev)" run_suite dev
+  step "tests (preset dev)" run_suite dev gpu
   if [[ $level == full ]]; then
     step "clang-tidy (src, llm, tools)" scripts/run_clang_tidy.sh build/dev
   else
@@ -90,13 +89,20 @@ fi
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
-if step "build (preset asan)" configure_and_build asan; then
-  step "tests under AddressSanitizer and UndefinedBehaviorSanitizer" run_suite asan
+sanitized_targets=(all)
+sanitized_out=gpu
+if [[ $level == quick ]]; then
+  sanitized_targets=(octavo_test_suites)
+  sanitized_out='gpu|cli|install'
+  left_out+=("the command under sanitizers: level full (./test.sh full)")
+fi
+if step "build (preset asan)" configure_and_build asan "${sanitized_targets[@]}"; then
+  step "tests under AddressSanitizer and UndefinedBehaviorSanitizer" run_suite asan "$sanitized_out"
 fi
 # Only the fuzz targets: the suites ran in the two builds above.
 mapfile -t fuzzers < <(basename -s .cpp tests/fuzz/fuzz_*.cpp)
 if step "build (preset fuzz)" configure_and_build fuzz "${fuzzers[@]}"; then
-  step "fuzz targets, a fixed count of inputs" run_suite fuzz --label-regex fuzz
+  step "fuzz targets, a fixed count of inputs" run_suite fuzz gpu --label-regex fuzz
 fi
 
 if [[ $level == quick ]]; then
