@@ -340,14 +340,15 @@ TEST(CubinCache, C67_a_killed_writer_leaves_no_invalid_file) {
                              stand_in_kernel(source, 100000));
     });
     std::this_thread::sleep_for(std::chrono::microseconds(delay_us(random)));
-    writer.kill();
+    ASSERT_TRUE(writer.kill()) << "it ended by itself";
     for (const std::filesystem::path& path : files_in(folder.path())) {
       if (path.extension() != ".cubin") continue;
       ASSERT_TRUE(read_by_name(path).has_value()) << path;
     }
   }
-  EXPECT_GT(
-      std::ranges::count(files_in(folder.path()), ".cubin", &std::filesystem::path::extension), 0);
+  const auto files = files_in(folder.path());
+  EXPECT_GT(std::ranges::count(files, ".cubin", &std::filesystem::path::extension), 0)
+      << "no child lived long enough to write: the test saw nothing";
 }
 
 TEST(CubinCache, TheDefaultFolderComesFromTheEnvironment) {

@@ -174,11 +174,11 @@ TEST(RecordFolder, killed_writers_leave_a_valid_folder) {
     };
   };
   for (int attempt = 0; attempt < 50; ++attempt) {
-    {
-      const test::WriterProcess one(put_from(attempt));
-      const test::WriterProcess other(put_from(attempt + 1000));
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
-    }
+    test::WriterProcess one(put_from(attempt));
+    test::WriterProcess other(put_from(attempt + 1000));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+    EXPECT_TRUE(one.kill());
+    EXPECT_TRUE(other.kill());
     EXPECT_EQ(folder.all().num_unusable, 0) << attempt;
   }
   EXPECT_FALSE(folder.all().records.empty());
