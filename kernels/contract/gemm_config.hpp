@@ -55,7 +55,7 @@ struct GemmConfig {
   int stages = 3;
   // K-blocks in the body of the main loop of promoted sums. What is left over runs one at a time.
   int unroll_k = 4;
-  // Clusters of rows that neighbouring thread blocks walk before they go on along N.
+  // A band: clusters of rows that neighbouring thread blocks walk before they go on along N.
   int raster_group_m = 8;
   // D = D + result.
   bool accumulates = false;

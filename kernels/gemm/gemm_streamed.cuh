@@ -61,15 +61,27 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
   if constexpr (config.grouping != Grouping::kNone) ptx::let_next_kernel_start();
   ptx::wait_for_earlier_kernels();
 
-  // Twice for every tile: sums are there, sums were read.
-  const auto meet_splits = [] {
+  // Twice for every tile: sums are there, sums were read. Whoever loads waits for the second alone,
+  // unless a cluster's barrier counts all of its threads.
+  constexpr bool is_spread = cluster_size(config) > 1;
+  constexpr int kConsumerThreads = teams * consumers * kWarpGroupThreads;
+  constexpr int kLoadingThreads = num_threads(config) - kConsumerThreads;
+  const auto meet_consumers = [] {
+    __syncwarp();
+    if constexpr (is_spread) {
+      ptx::cluster_barrier();
+    } else {
+      ptx::named_barrier(kConsumersBarrier, kConsumerThreads);
+    }
+  };
+  const auto wait_for_consumers = [] {
     if constexpr (splits) {
       __syncwarp();
-      if constexpr (cluster_size(config) > 1) {
+      if constexpr (is_spread) {
+        ptx::cluster_barrier();
         ptx::cluster_barrier();
       } else {
-        // Not __syncthreads(): threads come here by different ways.
-        ptx::named_barrier(kEverybodysBarrier, num_threads(config));
+        ptx::named_barrier(kSumsReadBarrier, 32 + kLoadingThreads);
       }
     }
   };
@@ -82,8 +94,7 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
           loader.load(walk.tile(), false);
         }
       }
-      meet_splits();
-      meet_splits();
+      wait_for_consumers();
     }
   } else if (is_loading) {
     const bool decodes = scale_path(arguments) == ScalePath::kDecode;
@@ -101,8 +112,7 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
           copies.produce(tile, range.first, range.last);
         }
       }
-      meet_splits();
-      meet_splits();
+      wait_for_consumers();
     }
   } else {
     const int consumer_of_all = warp * 32 / kWarpGroupThreads;
@@ -118,12 +128,16 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
       epilogue.scale(total, tile);
       if constexpr (splits) {
         // Every consumer has read its last stage.
-        ptx::named_barrier(kConsumersBarrier, teams * consumers * kWarpGroupThreads);
+        ptx::named_barrier(kConsumersBarrier, kConsumerThreads);
         epilogue.share(total, base);
-        meet_splits();
+        meet_consumers();
         epilogue.store_shared(base, split_of<config>(team), tile);
         ptx::fence_shared_for_tma();
-        meet_splits();
+        meet_consumers();
+        // One warp tells those that load.
+        if (!is_spread && warp == 0) {
+          ptx::named_barrier_arrive(kSumsReadBarrier, 32 + kLoadingThreads);
+        }
       } else {
         epilogue.store(total, tile, base + Memory::layout.output);
       }

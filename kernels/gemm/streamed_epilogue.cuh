@@ -17,10 +17,10 @@
 namespace octavo {
 
 // Named barriers of streamed products: 1 to 4, each of one consumer, that of all of them, and that
-// of all threads.
+// of those that load, who wait until sums were read.
 inline constexpr int kFirstConsumerBarrier = 1;
 inline constexpr int kConsumersBarrier = 5;
-inline constexpr int kEverybodysBarrier = 6;
+inline constexpr int kSumsReadBarrier = 6;
 
 template <GemmConfig config>
 class StreamedEpilogue {

@@ -62,9 +62,11 @@ TEST(GemmSource, planned_kernels_do_not_spill) {
   GTEST_SKIP() << "NVRTC takes four times as long, and it is not what is looked at";
 #endif
   std::vector<GemmConfig> configs = cuda::planned_configs(DType::kE4M3, DType::kE4M3);
-  // 5 and 7 splits are one team each in larger clusters, as 1 is without one.
+  // 5 and 7 splits are one team each in larger clusters, as 1 is without one. How high a band of
+  // tiles is, is the host's affair.
   std::erase_if(configs, [](const GemmConfig& config) {
-    return config.num_splits == 5 || config.num_splits == 7;
+    return config.num_splits == 5 || config.num_splits == 7 ||
+           config.raster_group_m != GemmConfig{}.raster_group_m;
   });
   if (!test::full_level()) configs = sample_of(configs);
   std::atomic<std::size_t> next{0};

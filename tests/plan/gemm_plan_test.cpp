@@ -101,6 +101,17 @@ TEST(GemmPlan, large_products_get_large_tiles_in_clusters_and_small_ones_fill_th
   EXPECT_EQ(small.config.tile_m, 128);
 }
 
+TEST(GemmPlan, bands_are_high_where_the_cache_holds_their_rows_of_a) {
+  const auto height = [](std::int64_t m, std::int64_t k) {
+    return plan_gemm(block_problem(m, 7168, k), kH200Multiprocessors).config.raster_group_m;
+  };
+  EXPECT_EQ(height(4096, 2048), 16);
+  EXPECT_EQ(height(4096, 4096), 16);
+  EXPECT_EQ(height(4096, 7168), 8);
+  EXPECT_EQ(height(32768, 2048), 16);
+  EXPECT_EQ(height(1024, 2048), 8) << "one band, whatever its height: one kernel";
+}
+
 TEST(GemmPlan, few_rows_are_streamed_and_k_is_split_where_tiles_are_few) {
   for (const std::int64_t m : {1, 16, 33, 64}) {
     const GemmPlan wide = plan_gemm(block_problem(m, 28672, 4096), kH200Multiprocessors);
@@ -458,7 +469,7 @@ TEST(GemmPlan, refusals_name_the_argument_and_the_rule) {
 TEST(Rasterization, every_cluster_once_and_groups_of_rows_together) {
   for (const int clusters_m : {1, 2, 7, 8, 9, 16, 33}) {
     for (const int clusters_n : {1, 3, 28}) {
-      for (const int group : {1, 4, 8}) {
+      for (const int group : {1, 4, 8, 16}) {
         const Rasterization raster = rasterization(clusters_m, clusters_n, 1, 1, 1, 1, group);
         std::set<std::pair<int, int>> seen;
         int group_now = 0;

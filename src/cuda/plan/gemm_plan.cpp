@@ -302,6 +302,19 @@ int streamed_unroll(const GemmConfig& config) {
   return unroll;
 }
 
+int band_height(const GemmConfig& config, std::int64_t m, std::int64_t k) {
+  // Thread blocks that run at the same time read the fewest rows if their tiles make a square: on
+  // 132 multiprocessors 8 clusters high. But where a band's rows of A stay in the second-level
+  // cache, B comes from memory once for each band, and higher is better. PERF: at K = 1,536 by 3 %,
+  // at 4,096 by 1 %; at 7,168 worse by 0.5 % (docs/experiments.md, "Higher bands").
+  constexpr std::int64_t kSquare = 8;
+  constexpr std::int64_t kHigh = 16;
+  constexpr std::int64_t kCachedBytes = 20'000'000;
+  const std::int64_t rows = std::int64_t{config.tile_m} * config.cluster_m;
+  const bool is_high = ceil_div(m, rows) > kSquare && kHigh * rows * k <= kCachedBytes;
+  return static_cast<int>(is_high ? kHigh : kSquare);
+}
+
 namespace {
 
 // Why a kernel of this config is not considered; empty if it is.
@@ -416,6 +429,7 @@ std::vector<GemmCandidate> gemm_candidates(const GemmProblem& problem, int num_m
   const auto consider = [&](const TileShape& shape, int cluster_m, int cluster_n) {
     GemmConfig config = base;
     set_shape(shape, cluster_m, cluster_n, config);
+    config.raster_group_m = band_height(config, e.m, e.k);
     config.stages = shape.stages == kAllStages ? most_stages(config) : shape.stages;
     if (std::string reason = unsuitable(config, e); !reason.empty()) {
       if (refused != nullptr) refused->push_back({config, std::move(reason)});

@@ -103,9 +103,11 @@ std::vector<GemmCandidate> candidates_of(const GemmConfig& base, std::span<const
                                          int num_multiprocessors) {
   std::vector<GemmCandidate> candidates;
   std::int64_t most_rows = 0;
+  std::int64_t most_k = 0;
   bool has_columns = true;  // enough of them for two tiles
   for (const Work& work : works) {
     most_rows = std::max(most_rows, work.m);
+    most_k = std::max(most_k, work.k);
     has_columns = has_columns && work.n > 256;
   }
   const auto consider = [&](Schedule schedule, int tile_m, int tile_n, int cluster_n, int stages) {
@@ -115,6 +117,7 @@ std::vector<GemmCandidate> candidates_of(const GemmConfig& base, std::span<const
     config.tile_n = tile_n;
     config.cluster_m = 1;
     config.cluster_n = cluster_n;
+    config.raster_group_m = band_height(config, most_rows, most_k);
     if (schedule == Schedule::kStreamed) config.unroll_k = streamed_unroll(config);
     config.stages = stages > 0 ? stages : most_stages(config);
     candidates.push_back(priced(config, works, num_multiprocessors));

@@ -48,4 +48,8 @@ void plan_scales(ScaleRecipe recipe, const TensorView& a_scale, const TensorView
 [[nodiscard]] int most_stages(GemmConfig config);
 [[nodiscard]] int streamed_unroll(const GemmConfig& config);
 
+// How many clusters of rows a band has, of a product or group of m rows (GemmConfig's
+// raster_group_m). Its schedule, tile and cluster are set.
+[[nodiscard]] int band_height(const GemmConfig& config, std::int64_t m, std::int64_t k);
+
 }  // namespace octavo::cuda
