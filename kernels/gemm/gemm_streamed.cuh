@@ -85,31 +85,29 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
       }
     }
   };
-  if (loads_tiles) {
-    for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
-      if (is_loader) {
-        if constexpr (config.grouping == Grouping::kNone) {
-          loader.load(walk.tile(), walk.is_last() && loading_team == 0);
-        } else {
-          loader.load(walk.tile(), false);
-        }
-      }
-      wait_for_consumers();
-    }
-  } else if (is_loading) {
+  if (is_loading) {
     const bool decodes = scale_path(arguments) == ScalePath::kDecode;
     const int first_stage = loading_team * config.stages;
     ScaleProducer<config, ScalePath::kCopy> copies(arguments, smem, first_stage);
     ScaleProducer<config, ScalePath::kDecode> decoded(arguments, smem, first_stage);
     for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
+      const Tile tile = walk.tile();
+      if (is_loader) {
+        bool lets_next_start = false;
+        if constexpr (config.grouping == Grouping::kNone) {
+          lets_next_start = walk.is_last() && loading_team == 0;
+        }
+        loader.load(tile, lets_next_start);
+      }
       if constexpr (is_block_scaled(config.recipe)) {
-        const Tile tile = walk.tile();
-        const KRange range =
-            k_range<config>(product_of(arguments, tile), split_of<config>(loading_team));
-        if (decodes) {
-          decoded.produce(tile, range.first, range.last);
-        } else {
-          copies.produce(tile, range.first, range.last);
+        if (!loads_tiles) {
+          const KRange range =
+              k_range<config>(product_of(arguments, tile), split_of<config>(loading_team));
+          if (decodes) {
+            decoded.produce(tile, range.first, range.last);
+          } else {
+            copies.produce(tile, range.first, range.last);
+          }
         }
       }
       wait_for_consumers();
