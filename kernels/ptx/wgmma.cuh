@@ -59,12 +59,6 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long a, u
         "wgmma.mma_async.sync.aligned.m64n128k32.f32." types " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, p, 1, 1;\n}" \
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) \
         : "l"(a), "l"(b), "r"(adds))
-#define OCTAVO_WGMMA_168(types) \
-    asm volatile( \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %86, 0;\n" \
-        "wgmma.mma_async.sync.aligned.m64n168k32.f32." types " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83}, %84, %85, p, 1, 1;\n}" \
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]) \
-        : "l"(a), "l"(b), "r"(adds))
 #define OCTAVO_WGMMA_176(types) \
     asm volatile( \
         "{\n.reg .pred p;\nsetp.ne.b32 p, %90, 0;\n" \
@@ -113,12 +107,6 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long a, u
     if constexpr (!a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_128("e5m2.e4m3");
     if constexpr (!a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_128("e5m2.e5m2");
   }
-  if constexpr (N == 168) {
-    if constexpr (a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_168("e4m3.e4m3");
-    if constexpr (a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_168("e4m3.e5m2");
-    if constexpr (!a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_168("e5m2.e4m3");
-    if constexpr (!a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_168("e5m2.e5m2");
-  }
   if constexpr (N == 176) {
     if constexpr (a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_176("e4m3.e4m3");
     if constexpr (a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_176("e4m3.e5m2");
@@ -137,13 +125,12 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long a, u
     if constexpr (!a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_256("e5m2.e4m3");
     if constexpr (!a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_256("e5m2.e5m2");
   }
-  static_assert(N == 8 || N == 16 || N == 32 || N == 64 || N == 128 || N == 168 || N == 176 || N == 192 || N == 256);
+  static_assert(N == 8 || N == 16 || N == 32 || N == 64 || N == 128 || N == 176 || N == 192 || N == 256);
 #undef OCTAVO_WGMMA_8
 #undef OCTAVO_WGMMA_16
 #undef OCTAVO_WGMMA_32
 #undef OCTAVO_WGMMA_64
 #undef OCTAVO_WGMMA_128
-#undef OCTAVO_WGMMA_168
 #undef OCTAVO_WGMMA_176
 #undef OCTAVO_WGMMA_192
 #undef OCTAVO_WGMMA_256

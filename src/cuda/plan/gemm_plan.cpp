@@ -247,7 +247,6 @@ constexpr std::array kFastShapes = {
     TileShape{Schedule::kCooperative, 128, 256, 2, 1, kAllStages},
     TileShape{Schedule::kPingpong, 128, 192, 2, 1, kAllStages},
     TileShape{Schedule::kPingpong, 128, 176, 2, 1, kAllStages},
-    TileShape{Schedule::kPingpong, 128, 168, 2, 1, kAllStages},
     TileShape{Schedule::kCooperative, 128, 128, 2, 1, kAllStages},
     TileShape{Schedule::kCooperative, 128, 64, 1, 1, kAllStages},
 };
