@@ -65,7 +65,8 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
   // unless a cluster's barrier counts all of its threads.
   constexpr bool is_spread = cluster_size(config) > 1;
   constexpr int kConsumerThreads = teams * consumers * kWarpGroupThreads;
-  constexpr int kLoadingThreads = num_threads(config) - kConsumerThreads;
+  // All that load, and a warp of consumers that tells them.
+  constexpr int kSumsReadThreads = num_threads(config) - kConsumerThreads + 32;
   const auto meet_consumers = [] {
     __syncwarp();
     if constexpr (is_spread) {
@@ -81,7 +82,7 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
         ptx::cluster_barrier();
         ptx::cluster_barrier();
       } else {
-        ptx::named_barrier(kSumsReadBarrier, 32 + kLoadingThreads);
+        ptx::named_barrier(kSumsReadBarrier, kSumsReadThreads);
       }
     }
   };
@@ -132,9 +133,8 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
         epilogue.store_shared(base, split_of<config>(team), tile);
         ptx::fence_shared_for_tma();
         meet_consumers();
-        // One warp tells those that load.
         if (!is_spread && warp == 0) {
-          ptx::named_barrier_arrive(kSumsReadBarrier, 32 + kLoadingThreads);
+          ptx::named_barrier_arrive(kSumsReadBarrier, kSumsReadThreads);
         }
       } else {
         epilogue.store(total, tile, base + Memory::layout.output);
