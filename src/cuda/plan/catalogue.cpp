@@ -22,10 +22,13 @@ namespace {
 constexpr int kH200Multiprocessors = 132;
 // N and K that every tile, cluster and number of splits has room in.
 constexpr std::int64_t kExtent = 4096;
-// Bands of tiles are higher for the shorter one.
-constexpr std::int64_t kDepths[] = {kExtent, 4 * kExtent};
-// Every tile of few rows, and what is not for few.
-constexpr std::int64_t kRows[] = {8, 16, 32, 64, 128, kExtent};
+// Every tile of few rows, what is not for few, and that with bands for a longer K.
+struct Size {
+  std::int64_t m;
+  std::int64_t k;
+};
+constexpr Size kSizes[] = {{8, kExtent},   {16, kExtent},      {32, kExtent},         {64, kExtent},
+                           {128, kExtent}, {kExtent, kExtent}, {kExtent, 4 * kExtent}};
 constexpr int kMaxSplits = 8;
 
 // Aligned as an allocator's memory, and never followed.
@@ -38,36 +41,32 @@ MutableTensorView unplaced(DType dtype, std::initializer_list<std::int64_t> shap
 class Collector {
  public:
   // Everything that plans offer for products like this one, of any number of rows.
-  void collect(const GemmProblem& like) {
-    for (const std::int64_t m : kRows) {
-      for (const std::int64_t k : kDepths) collect(like, m, k);
+  void collect(GemmProblem like) {
+    for (const auto& [m, k] : kSizes) {
+      like.a = unplaced(like.a.dtype, {m, k});
+      like.b = unplaced(like.b.dtype, {kExtent, k});
+      like.d = unplaced(like.d.dtype, {m, kExtent});
+      for (int splits = 1; splits <= kMaxSplits; ++splits) {
+        like.num_splits = splits;
+        add(gemm_candidates(like, kH200Multiprocessors));
+      }
+      add(fused_candidates(std::span(&like, 1), kH200Multiprocessors));
+      GroupedGemmProblem groups;
+      constexpr std::int64_t kGroups = 8;
+      groups.a = unplaced(like.a.dtype, {kGroups * m, k});
+      groups.b = unplaced(like.b.dtype, {kGroups, kExtent, k});
+      groups.d = unplaced(like.d.dtype, {kGroups * m, kExtent});
+      groups.recipe = like.recipe;
+      groups.accumulation = like.accumulation;
+      groups.output_mode = like.output_mode;
+      groups.bias = like.bias;
+      add(grouped_candidates(groups, kH200Multiprocessors));
     }
   }
 
   [[nodiscard]] std::vector<GemmConfig> take() { return std::move(configs_); }
 
  private:
-  void collect(GemmProblem like, std::int64_t m, std::int64_t k) {
-    like.a = unplaced(like.a.dtype, {m, k});
-    like.b = unplaced(like.b.dtype, {kExtent, k});
-    like.d = unplaced(like.d.dtype, {m, kExtent});
-    for (int splits = 1; splits <= kMaxSplits; ++splits) {
-      like.num_splits = splits;
-      add(gemm_candidates(like, kH200Multiprocessors));
-    }
-    add(fused_candidates(std::span(&like, 1), kH200Multiprocessors));
-    GroupedGemmProblem groups;
-    constexpr std::int64_t kGroups = 8;
-    groups.a = unplaced(like.a.dtype, {kGroups * m, k});
-    groups.b = unplaced(like.b.dtype, {kGroups, kExtent, k});
-    groups.d = unplaced(like.d.dtype, {kGroups * m, kExtent});
-    groups.recipe = like.recipe;
-    groups.accumulation = like.accumulation;
-    groups.output_mode = like.output_mode;
-    groups.bias = like.bias;
-    add(grouped_candidates(groups, kH200Multiprocessors));
-  }
-
   void add(const std::vector<GemmCandidate>& candidates) {
     for (const GemmCandidate& candidate : candidates) {
       if (names_.insert(kernel_name(candidate.config)).second) {
