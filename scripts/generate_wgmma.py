@@ -9,7 +9,7 @@
 import pathlib
 import sys
 
-WIDTHS = (8, 16, 32, 64, 128, 176, 192, 256)
+WIDTHS = (8, 16, 32, 48, 56, 64, 96, 112, 128, 176, 192, 256)
 TYPES = ("e4m3", "e5m2")
 FILE = pathlib.Path(__file__).resolve().parent.parent / "kernels/ptx/wgmma.cuh"
 

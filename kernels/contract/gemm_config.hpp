@@ -19,9 +19,9 @@ enum class MainloopSum : unsigned char {
 enum class Schedule : unsigned char {
   kCooperative,  // two multiply parts of the same tile
   kPingpong,     // two have a tile each, in turn: one multiplies while the other stores
-  kStreamed,     // operands swapped for few rows of A: up to 64 rows of B for each consumer, so
-                 // that B passes through at the rate of the memory; K can be split over teams of
-                 // a thread block and over a cluster
+  kStreamed,     // for few rows of A, so that B passes through at the rate of the memory: each
+                 // consumer has some rows of B; K can be split over teams of a thread block and
+                 // over a cluster
 };
 
 // What one launch multiplies.
@@ -42,8 +42,8 @@ struct GemmConfig {
   Schedule schedule = Schedule::kCooperative;
   // D's tile of one thread block, and K of one pipeline stage: tile_k is 128, one scale block.
   // A consumer multiplies parts of 64 rows: tile_m is 128 or 256 for two that share a tile, 128
-  // for two with a tile each. Streamed, tile_m is 8, 16, 32, 64 or 128 and tile_n any multiple of
-  // 8 up to 256.
+  // for two with a tile each. Streamed, tile_m is 8, 16, 32 or 64 and tile_n any multiple of 8 up
+  // to 256 (of 16 for two consumers with 64 rows of A).
   int tile_m = 256;
   int tile_n = 128;
   int tile_k = 128;
@@ -72,9 +72,26 @@ inline constexpr int kWarpGroupRows = 64;
 // Of the schedules that are not streamed.
 inline constexpr int kConsumers = 2;
 
-// Streamed: the consumers of a team, each with up to 64 rows of B.
+// Streamed: whether operands are swapped, so that rows of B are wgmma's 64 rows and those of A,
+// which are fewer, its columns. With 64 rows of A they are not. PERF: swapped, a tile of 64 rows
+// reads operands from shared memory twice as often, and each thread a scale for every row of A
+// (docs/experiments.md, "Which operand has wgmma's rows").
+[[nodiscard]] constexpr bool is_swapped(const GemmConfig& config) noexcept {
+  return config.schedule == Schedule::kStreamed && config.tile_m < kWarpGroupRows;
+}
+// Streamed: the consumers of a team.
 [[nodiscard]] constexpr int streamed_consumers(const GemmConfig& config) noexcept {
-  return (config.tile_n + kWarpGroupRows - 1) / kWarpGroupRows;
+  constexpr int kMostColumns = 128;
+  const int most = is_swapped(config) ? kWarpGroupRows : kMostColumns;
+  return (config.tile_n + most - 1) / most;
+}
+// Streamed: rows of B that a consumer multiplies; swapped, whether or not the tile has them.
+[[nodiscard]] constexpr int streamed_b_rows(const GemmConfig& config) noexcept {
+  return is_swapped(config) ? kWarpGroupRows : config.tile_n / streamed_consumers(config);
+}
+// Streamed: columns of wgmma.
+[[nodiscard]] constexpr int streamed_width(const GemmConfig& config) noexcept {
+  return is_swapped(config) ? config.tile_m : streamed_b_rows(config);
 }
 // Threads of a team: consumers, a warp that loads tiles and one for scales.
 [[nodiscard]] constexpr int streamed_team_threads(const GemmConfig& config) noexcept {
@@ -93,18 +110,19 @@ inline constexpr int kConsumers = 2;
   const int of_partition = (warps + kPartitions - 1) / kPartitions;
   return kRegistersOfPartition / (of_partition * kWarpThreads) / kUnit * kUnit;
 }
-// Sums that each thread of a streamed consumer has of its 64 rows by tile_m.
+// Sums that each thread of a streamed consumer has.
 [[nodiscard]] constexpr int streamed_sums(const GemmConfig& config) noexcept {
-  return kWarpGroupRows * config.tile_m / kWarpGroupThreads;
+  return kWarpGroupRows * streamed_width(config) / kWarpGroupThreads;
 }
 // What such a thread needs: its sums, those of one K-block, and the rest, of which there is more
 // where scales, old values or the place of a group are looked up at the end.
 [[nodiscard]] constexpr int streamed_registers(const GemmConfig& config) noexcept {
-  constexpr int kRest = 32;
-  constexpr int kMore = 16;
+  const int rest = is_swapped(config) ? 32 : 24;
   const bool looks_up = config.recipe == ScaleRecipe::kRow || config.accumulates ||
-                        config.grouping != Grouping::kNone;
-  return 2 * streamed_sums(config) + kRest + (looks_up ? kMore : 0);
+                        config.grouping != Grouping::kNone ||
+                        (config.recipe == ScaleRecipe::kBlock1d && !is_swapped(config));
+  const int more = is_swapped(config) ? 16 : 24;
+  return 2 * streamed_sums(config) + rest + (looks_up ? more : 0);
 }
 
 // Teams of a thread block, each with a split of K, a ring of stages and an accumulator of its own.
@@ -136,12 +154,15 @@ inline constexpr int kConsumers = 2;
   return config.cluster_m * config.cluster_n * of_splits;
 }
 // Thread blocks that a multiprocessor must have room for. Streamed, two, so that one reads while
-// the other stores, if their registers and enough stages of both fit.
+// the other stores, if their registers and enough stages of both fit: with teams those of two
+// K-blocks in the body of the main loop.
 [[nodiscard]] constexpr int blocks_per_multiprocessor(const GemmConfig& config) noexcept {
   constexpr int kMostConsumersOfTwo = 2;
-  return config.schedule == Schedule::kStreamed &&
-                 streamed_teams(config) * streamed_consumers(config) <= kMostConsumersOfTwo &&
-                 registers_of_thread(2 * num_threads(config)) >= streamed_registers(config)
+  if (config.schedule != Schedule::kStreamed) return 1;
+  const int teams = streamed_teams(config);
+  const int registers = streamed_registers(config) + (teams > 1 ? streamed_sums(config) : 0);
+  return teams * streamed_consumers(config) <= kMostConsumersOfTwo &&
+                 registers_of_thread(2 * num_threads(config)) >= registers
              ? 2
              : 1;
 }

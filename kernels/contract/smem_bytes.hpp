@@ -28,11 +28,20 @@ inline constexpr int kOutputBoxBytes = kWarpGroupRows * kSwizzleBytes;
   return all < most ? all : most;
 }
 
-// Streamed: what a consumer's 16-bit results take on their way out, 64 columns of rows that come by
-// 16.
+// Streamed: what a consumer's 16-bit results take on their way out. Swapped, 64 columns of rows
+// that come by 16; otherwise 64 rows, in chunks of 8 columns that come by 4, and one more where
+// rows would begin at the same bank.
 inline constexpr int kStepRows = 16;
+inline constexpr int kStepChunks = 4;
+inline constexpr int kChunkBytes = 16;
+[[nodiscard]] constexpr int streamed_row_bytes(const GemmConfig& config) noexcept {
+  if (is_swapped(config)) return kSwizzleBytes;
+  constexpr int kStepColumns = 8 * kStepChunks;
+  const int steps = (streamed_b_rows(config) + kStepColumns - 1) / kStepColumns;
+  return (steps * kStepChunks + 1) * kChunkBytes;
+}
 [[nodiscard]] constexpr int streamed_output_bytes(const GemmConfig& config) noexcept {
-  return (config.tile_m > kStepRows ? config.tile_m : kStepRows) * kSwizzleBytes;
+  return (config.tile_m > kStepRows ? config.tile_m : kStepRows) * streamed_row_bytes(config);
 }
 // Streamed: the F32 sums of all teams, which take the place of tiles that were read.
 [[nodiscard]] constexpr int shared_sums_bytes(const GemmConfig& config) noexcept {
@@ -100,8 +109,10 @@ struct GemmSharedMemory {
   memory.b_stage_bytes = config.tile_n * config.tile_k;
   memory.a_scale_stage_bytes =
       is_block_scaled(config.recipe) ? (config.tile_m + max_scale_shift(config)) * kScaleBytes : 0;
-  // A consumer reads the scales of 64 rows, whether or not the tile has all of them.
-  const int b_rows = streamed_consumers(config) * kWarpGroupRows;
+  // Swapped, a consumer reads the scales of 64 rows, whether or not the tile has all of them.
+  const int b_rows = config.schedule == Schedule::kStreamed
+                         ? streamed_consumers(config) * streamed_b_rows(config)
+                         : config.tile_n;
   memory.b_scale_stage_bytes = config.recipe == ScaleRecipe::kBlock1d ? b_rows * kScaleBytes
                                : config.recipe == ScaleRecipe::kBlock ? kFewScalesBytes
                                                                       : 0;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Hopper FP8 product of few rows of A, as in decoding: time goes into reading B once, so that
-// what counts is bytes under way on every multiprocessor. B's rows are the 64-row side of wgmma,
-// and a tile has as many of them as give every multiprocessor the same share. K can be split over
-// teams, each with a ring of stages of its own: first those of a thread block, then those of a
-// cluster. Their sums meet in (distributed) shared memory and are added in ascending order.
+// what counts is bytes under way on every multiprocessor. A tile has as many rows of B as give
+// every multiprocessor the same share; with fewer than 64 rows of A they are the 64-row side of
+// wgmma. K can be split over teams, each with a ring of stages of its own: first those of a thread
+// block, then those of a cluster. Their sums meet in (distributed) shared memory and are added in
+// ascending order.
 #pragma once
 
 #include "kernels/contract/gemm_config.hpp"
@@ -24,6 +25,9 @@ template <GemmConfig config>
 __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& arguments) {
   static_assert(config.cluster_m == 1 && config.cluster_n == 1);
   static_assert(config.tile_n % 8 == 0 && config.tile_n <= 256, "whole atoms of one box");
+  static_assert(config.tile_m <= kWarpGroupRows && streamed_width(config) % 8 == 0 &&
+                    streamed_consumers(config) * streamed_b_rows(config) >= config.tile_n,
+                "a wgmma for every part");
   static_assert(config.stages > 1, "the next stage must arrive while one is held");
   constexpr bool splits = config.num_splits > 1;
   constexpr int consumers = streamed_consumers(config);
@@ -31,15 +35,17 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
   static_assert(kFirstConsumerBarrier + teams * consumers <= kConsumersBarrier);
   using Memory = GemmAddresses<config>;
   extern __shared__ __align__(kSwizzleAtomBytes) unsigned char dynamic_shared_memory[];
-  const unsigned base = ptx::shared_address(dynamic_shared_memory);
+  // PERF: of what comes out of a shuffle the compiler knows that it is the same for a whole warp,
+  // and does not compute it again before every use.
+  const unsigned base = __shfl_sync(0xFFFFFFFFU, ptx::shared_address(dynamic_shared_memory), 0);
   const Memory smem{base};
   // What a split leaves in shared memory takes the place of tiles that were read.
   static_assert(!splits || shared_sums_bytes(config) + consumers * streamed_output_bytes(config) <=
                                Memory::layout.output,
                 "sums and results of a tile are no larger than the stages");
-  // A tile's last consumer multiplies 64 rows whether or not the tile has them; what it reads
-  // behind the last stage of B is A's.
-  static_assert((consumers * kWarpGroupRows - config.tile_n) * kSwizzleBytes <=
+  // Swapped, a tile's last consumer multiplies 64 rows whether or not the tile has them; what it
+  // reads behind the last stage of B is A's.
+  static_assert((consumers * streamed_b_rows(config) - config.tile_n) * kSwizzleBytes <=
                 Memory::layout.total_bytes - Memory::layout.a);
   // PERF: the same for a whole warp, as the compiler knows.
   const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0);
@@ -47,9 +53,8 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
   const bool is_loading = warp >= kFirstLoadingWarp;
   const int loading_team = (warp - kFirstLoadingWarp) / 2;
   const bool loads_tiles = is_loading && (warp - kFirstLoadingWarp) % 2 == 0;
-  const bool is_loader = loads_tiles && threadIdx.x % 32 == 0;
   StreamedLoader<config> loader(arguments, smem, loading_team);
-  if (is_loader) {
+  if (loads_tiles) {
     loader.init_barriers();
     if constexpr (config.grouping == Grouping::kNone) {
       const TileWalk<config> walk(arguments);
@@ -86,32 +91,32 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
       }
     }
   };
-  if (is_loading) {
-    const bool decodes = scale_path(arguments) == ScalePath::kDecode;
-    const int first_stage = loading_team * config.stages;
-    ScaleProducer<config, ScalePath::kCopy> copies(arguments, smem, first_stage);
-    ScaleProducer<config, ScalePath::kDecode> decoded(arguments, smem, first_stage);
+  if (loads_tiles) {
     for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
-      const Tile tile = walk.tile();
-      if (is_loader) {
-        bool lets_next_start = false;
-        if constexpr (config.grouping == Grouping::kNone) {
-          lets_next_start = walk.is_last() && loading_team == 0;
-        }
-        loader.load(tile, lets_next_start);
+      bool lets_next_start = false;
+      if constexpr (config.grouping == Grouping::kNone) {
+        lets_next_start = walk.is_last() && loading_team == 0;
       }
-      if constexpr (is_block_scaled(config.recipe)) {
-        if (!loads_tiles) {
+      loader.load(walk.tile(), lets_next_start);
+      wait_for_consumers();
+    }
+  } else if (is_loading) {
+    const int first_stage = loading_team * config.stages;
+    const auto bring_scales = [&](auto producer) {
+      for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
+        if constexpr (is_block_scaled(config.recipe)) {
+          const Tile tile = walk.tile();
           const KRange range =
               k_range<config>(product_of(arguments, tile), split_of<config>(loading_team));
-          if (decodes) {
-            decoded.produce(tile, range.first, range.last);
-          } else {
-            copies.produce(tile, range.first, range.last);
-          }
+          producer.produce(tile, range.first, range.last);
         }
+        wait_for_consumers();
       }
-      wait_for_consumers();
+    };
+    if (scale_path(arguments) == ScalePath::kDecode) {
+      bring_scales(ScaleProducer<config, ScalePath::kDecode>(arguments, smem, first_stage));
+    } else {
+      bring_scales(ScaleProducer<config, ScalePath::kCopy>(arguments, smem, first_stage));
     }
   } else {
     const int consumer_of_all = warp * 32 / kWarpGroupThreads;

@@ -142,11 +142,13 @@ __device__ __forceinline__ void gemm_warpspecialized(const GemmArguments<config>
     ptx::setmaxnreg_dec<registers.loading>();
     constexpr int kFirstWarp = kConsumers * kWarpGroupThreads / 32;
     const int warp = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / 32, 0) - kFirstWarp;
-    if (warp == 0 && threadIdx.x % 32 == 0) {
+    if (warp == 0) {
+      // PERF: the compiler knows this copy to be the same for the whole warp.
+      const GemmAddresses<config> smem_of_warp{__shfl_sync(0xFFFFFFFFU, base, 0)};
       if (is_block_scaled(config.recipe) && path == ScalePath::kBulk) {
-        produce<config, is_block_scaled(config.recipe)>(arguments, smem);
+        produce<config, is_block_scaled(config.recipe)>(arguments, smem_of_warp);
       } else {
-        produce<config, false>(arguments, smem);
+        produce<config, false>(arguments, smem_of_warp);
       }
     } else if (is_block_scaled(config.recipe) && warp == 1) {
       if (path == ScalePath::kCopy) {

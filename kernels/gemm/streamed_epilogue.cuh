@@ -27,7 +27,8 @@ class StreamedEpilogue {
  public:
   using Part = StreamedPart<config>;
   using Sums = typename Part::Sums;
-  // A unit is two neighbouring rows of A at one row of B.
+  // A unit is two neighbouring sums of a row of wgmma's: rows of A at one row of B if swapped, rows
+  // of B (columns of D) at one row of A if not.
   static constexpr int num_units = Part::registers / 2;
 
   __device__ __forceinline__ StreamedEpilogue(const GemmArguments<config>& arguments,
@@ -46,24 +47,27 @@ class StreamedEpilogue {
       const GemmParams& params = product_of(arguments_, tile);
       const auto& a_scales = a_scale_of(arguments_, tile);
       const auto& b_scales = b_scale_of(arguments_, tile);
-      float b_scale[2];
+      const ScaleParams& of_rows = is_swapped(config) ? b_scales : a_scales;
+      const ScaleParams& of_columns = is_swapped(config) ? a_scales : b_scales;
+      const int rows = is_swapped(config) ? params.n : params.m;
+      const int columns = is_swapped(config) ? params.m : params.n;
+      const int row = is_swapped(config) ? tile.row_b + part_.b_row() : tile.row_a + part_.a_row();
+      int column = is_swapped(config) ? tile.row_a + part_.a_row() : tile.row_b + part_.b_row();
+      float row_factor[2];
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        b_scale[r] = row_scale(b_scales, tile.row_b + part_.b_row() + 8 * r, params.n);
-      }
-      int row = tile.row_a + part_.a_row();
+      for (int r = 0; r < 2; ++r) row_factor[r] = row_scale(of_rows, row + 8 * r, rows);
 #pragma unroll
-      for (int group = 0; group < config.tile_m / 8; ++group) {
+      for (int group = 0; group < Part::num_groups; ++group) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           // PERF: one scale after the other; all of them at once, with their addresses, would
           // spill.
-          asm volatile("" : "+r"(row), "+f"(total[group * 4]));
-          const float a_scale = row_scale(a_scales, row + 8 * group + c, params.m);
+          asm volatile("" : "+r"(column), "+f"(total[group * 4]));
+          const float column_factor = row_scale(of_columns, column + 8 * group + c, columns);
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
             float& value = total[group * 4 + r * 2 + c];
-            value = __fmul_rn(value, __fmul_rn(a_scale, b_scale[r]));
+            value = __fmul_rn(value, __fmul_rn(column_factor, row_factor[r]));
           }
         }
       }
@@ -80,20 +84,24 @@ class StreamedEpilogue {
       }
       return;
     }
-    meet_consumer();  // the last tile's results were read
+    meet_sharers();  // the last tile's results were read
 #pragma unroll
     for (int step = 0; step < num_steps; ++step) {
       unsigned pairs[kUnitsOfStep];
 #pragma unroll
       for (int i = 0; i < kUnitsOfStep; ++i) {
-        const int unit = (kUnitsOfStep * step + i) % num_units;
+        const int unit = unit_of_step(step, i);
         pairs[i] = packed({total[2 * unit], total[2 * unit + 1]}, unit, tile);
       }
       stage_step(pairs, step, staging);
     }
-    meet_consumer();
+    meet_sharers();
+    if constexpr (is_swapped(config)) {
 #pragma unroll
-    for (int step = 0; step < num_steps; ++step) store_step(step, staging, tile);
+      for (int step = 0; step < num_steps; ++step) store_step(step, staging, tile);
+    } else {
+      store_warp(staging, tile);
+    }
   }
 
   // Puts the sums where the other splits can read them.
@@ -116,7 +124,7 @@ class StreamedEpilogue {
       unsigned pairs[kUnitsOfStep];
 #pragma unroll
       for (int i = 0; i < kUnitsOfStep; ++i) {
-        const int unit = (kUnitsOfStep * step + i) % num_units;
+        const int unit = unit_of_step(step, i);
         float2 part[config.num_splits];
 #pragma unroll
         for (int k = 0; k < config.num_splits; ++k) {
@@ -132,35 +140,66 @@ class StreamedEpilogue {
         }
         if (!by_element) {
           pairs[i] = packed(sum, unit, tile);
-        } else if (i < num_units) {
+        } else if (is_of_step(step, i)) {
           store_unit(sum, unit, tile);
         }
       }
       if (by_element) continue;
       stage_step(pairs, step, staging);
-      meet_consumer();
+      meet_sharers();
       store_step(step, staging, tile);
     }
   }
 
  private:
-  // PERF: results of 16 bit go through shared memory, 16 rows of A at a time, so that whole lines
-  // of 128 bytes are stored; parts of them took two to five times as long (docs/experiments.md,
-  // "Stores of few rows").
+  // PERF: results of 16 bit go through shared memory, so that whole lines of 128 bytes are stored;
+  // parts of them took two to five times as long (docs/experiments.md, "Stores of few rows"). A
+  // step is, swapped, 16 rows of D and the 64 columns of a consumer; otherwise 8 of each warp's 16
+  // rows and 32 columns.
   static constexpr int kUnitsOfStep = 4;
-  static constexpr int num_steps = (config.tile_m + kStepRows - 1) / kStepRows;
-  static constexpr int kChunkBytes = 16;
   static constexpr int kChunkColumns = 8;  // of 16 bit
+  static constexpr int num_chunks = streamed_b_rows(config) / kChunkColumns;
+  static constexpr int num_steps = is_swapped(config)
+                                       ? (config.tile_m + kStepRows - 1) / kStepRows
+                                       : (num_chunks + kStepChunks - 1) / kStepChunks * 2;
+
+  // Units are numbered by their first sum, 4 g + 2 r. A step that is not full has some of them
+  // twice.
+  [[nodiscard]] static __device__ __forceinline__ int unit_of_step(int step, int i) {
+    if constexpr (is_swapped(config)) return (kUnitsOfStep * step + i) % num_units;
+    return 2 * ((step / 2 * kUnitsOfStep + i) % Part::num_groups) + step % 2;
+  }
+  [[nodiscard]] static __device__ __forceinline__ bool is_of_step(int step, int i) {
+    if constexpr (is_swapped(config)) return i < num_units;
+    return step / 2 * kUnitsOfStep + i < Part::num_groups;
+  }
 
   [[nodiscard]] __device__ __forceinline__ bool stores_elements(const Tile& tile) const {
     return config.d == DType::kF32 || product_of(arguments_, tile).stores_directly != 0;
   }
 
-  // Until the threads of this consumer have come here.
-  __device__ __forceinline__ void meet_consumer() const {
-    ptx::named_barrier(kFirstConsumerBarrier + team_ * streamed_consumers(config) + part_.consumer,
-                       kWarpGroupThreads);
+  // Until those that share what they stage have come here: the threads of this consumer if swapped,
+  // otherwise those of this warp.
+  __device__ __forceinline__ void meet_sharers() const {
+    if constexpr (is_swapped(config)) {
+      ptx::named_barrier(
+          kFirstConsumerBarrier + team_ * streamed_consumers(config) + part_.consumer,
+          kWarpGroupThreads);
+    } else {
+      __syncwarp();
+    }
   }
+
+  // The row and the column of D of a unit's first element.
+  [[nodiscard]] __device__ __forceinline__ int d_row(const Tile& tile, int unit) const {
+    return tile.row_a + part_.a_row() + Part::a_offset(2 * unit);
+  }
+  [[nodiscard]] __device__ __forceinline__ int d_column(const Tile& tile, int unit) const {
+    return tile.row_b + part_.b_row() + Part::b_offset(2 * unit);
+  }
+  // From there to those of the second.
+  static constexpr int next_row = is_swapped(config) ? 1 : 0;
+  static constexpr int next_column = 1 - next_row;
 
   // A unit, finished, as two results of 16 bit.
   [[nodiscard]] __device__ __forceinline__ unsigned packed(float2 sum, int unit,
@@ -168,40 +207,72 @@ class StreamedEpilogue {
     if constexpr (config.d == DType::kF32) {
       return 0;  // never asked for
     } else {
-      const int row = tile.row_a + part_.a_row() + unit / 2 * 8;
-      const int column = tile.row_b + part_.b_row() + unit % 2 * 8;
+      const int row = d_row(tile, unit);
+      const int column = d_column(tile, unit);
       return pack_16bit<config.d>(finish(sum.x, tile, row, column),
-                                  finish(sum.y, tile, row + 1, column));
+                                  finish(sum.y, tile, row + next_row, column + next_column));
     }
   }
 
-  // Eight neighbouring columns of a row, swizzled, so that neither rows nor columns meet in a bank.
+  // Eight neighbouring columns of a row; swapped, swizzled, so that neither rows nor columns meet
+  // in a bank.
   [[nodiscard]] __device__ __forceinline__ unsigned chunk(unsigned staging, int row,
                                                           int column_chunk) const {
-    return staging + part_.consumer * streamed_output_bytes(config) + row * kSwizzleBytes +
-           (column_chunk ^ row % 8) * kChunkBytes;
+    const int place = is_swapped(config) ? column_chunk ^ row % 8 : column_chunk;
+    return staging + part_.consumer * streamed_output_bytes(config) +
+           row * streamed_row_bytes(config) + place * kChunkBytes;
   }
 
-  // The warp's 16 columns of a step.
+  // What the warp has of a step.
   __device__ __forceinline__ void stage_step(const unsigned (&pairs)[kUnitsOfStep], int step,
                                              unsigned staging) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int warp = static_cast<int>(threadIdx.x) % kWarpGroupThreads / 32;
-    const int row = kStepRows * step + lane / 16 * 8 + lane % 8;
-    ptx::store_matrices_transposed(chunk(staging, row, 2 * warp + lane / 8 % 2), pairs);
+    if constexpr (is_swapped(config)) {
+      const int row = kStepRows * step + lane / 16 * 8 + lane % 8;
+      ptx::store_matrices_transposed(chunk(staging, row, 2 * warp + lane / 8 % 2), pairs);
+    } else {
+      const int row = 16 * warp + step % 2 * 8 + lane % 8;
+      ptx::store_matrices(chunk(staging, row, step / 2 * kStepChunks + lane / 8), pairs);
+    }
   }
 
-  // A thread's chunk of a step. Rows are whole multiples of 16 bytes, and so of chunks.
+  // A thread's chunk of a step.
   __device__ __forceinline__ void store_step(int step, unsigned staging, const Tile& tile) const {
-    const GemmParams& params = product_of(arguments_, tile);
     const int thread = static_cast<int>(threadIdx.x) % kWarpGroupThreads;
-    const int row = kStepRows * step + thread / 8;
-    const float4 values = ptx::load_shared_chunk(chunk(staging, row, thread % 8));
-    const int d_row = tile.row_a + row;
-    const int d_column = tile.row_b + part_.first_b_row() + thread % 8 * kChunkColumns;
-    if (row >= config.tile_m || !is_inside(tile, d_row, d_column)) return;
+    if constexpr (is_swapped(config)) {
+      store_chunk(kStepRows * step + thread / 8, thread % 8, staging, tile);
+    } else {
+      const int row = thread / 32 * 16 + step % 2 * 8 + thread % 32 / kStepChunks;
+      const int at = step / 2 * kStepChunks + thread % kStepChunks;
+      if (at < num_chunks) store_chunk(row, at, staging, tile);
+    }
+  }
+
+  // All of a warp's 16 rows.
+  __device__ __forceinline__ void store_warp(unsigned staging, const Tile& tile) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = static_cast<int>(threadIdx.x) % kWarpGroupThreads / 32;
+    constexpr int kChunks = 16 * num_chunks;
+#pragma unroll
+    for (int first = 0; first < kChunks; first += 32) {
+      const int i = first + lane;
+      if (kChunks % 32 == 0 || i < kChunks) {
+        store_chunk(16 * warp + i / num_chunks, i % num_chunks, staging, tile);
+      }
+    }
+  }
+
+  // Rows are whole multiples of 16 bytes, and so of chunks.
+  __device__ __forceinline__ void store_chunk(int row, int column_chunk, unsigned staging,
+                                              const Tile& tile) const {
+    const float4 values = ptx::load_shared_chunk(chunk(staging, row, column_chunk));
+    const int to_row = tile.row_a + row;
+    const int to_column = tile.row_b + part_.first_b_row() + column_chunk * kChunkColumns;
+    if (row >= config.tile_m || !is_inside(tile, to_row, to_column)) return;
     *reinterpret_cast<float4*>(static_cast<unsigned short*>(output_of(arguments_, tile)) +
-                               d_row * params.output_stride + d_column) = values;
+                               to_row * product_of(arguments_, tile).output_stride + to_column) =
+        values;
   }
 
   [[nodiscard]] __device__ __forceinline__ unsigned place(int team, int unit) const {
@@ -239,26 +310,30 @@ class StreamedEpilogue {
   }
 
   __device__ __forceinline__ void store_unit(float2 sum, int unit, const Tile& tile) const {
-    int row = tile.row_a + part_.a_row() + unit / 2 * 8;
-    int column = tile.row_b + part_.b_row() + unit % 2 * 8;
+    int row = d_row(tile, unit);
+    int column = d_column(tile, unit);
     const float first = finish(sum.x, tile, row, column);
-    const float second = finish(sum.y, tile, row + 1, column);
+    const float second = finish(sum.y, tile, row + next_row, column + next_column);
     if (product_of(arguments_, tile).stores_directly != 0) {
       store_inside(tile, row, column, first);
-      store_inside(tile, row + 1, column, second);
+      store_inside(tile, row + next_row, column + next_column, second);
       return;
     }
     if constexpr (config.d == DType::kF32) {
-      // PERF: the lane with the next column has the same two rows. One of the two takes the first
-      // of them and one the second, so that neighbouring columns are stored together.
-      constexpr int kNextColumn = 4;
-      const bool is_odd = column % 2 != 0;
-      const float other = __shfl_xor_sync(0xFFFFFFFFU, is_odd ? first : second, kNextColumn);
-      const float low = is_odd ? other : first;
-      const float high = is_odd ? second : other;
-      if (is_odd) {
-        ++row;
-        --column;
+      float low = first;
+      float high = second;
+      if constexpr (is_swapped(config)) {
+        // PERF: the lane with the next column has the same two rows. One of the two takes the first
+        // of them and one the second, so that neighbouring columns are stored together.
+        constexpr int kNextColumn = 4;
+        const bool is_odd = column % 2 != 0;
+        const float other = __shfl_xor_sync(0xFFFFFFFFU, is_odd ? first : second, kNextColumn);
+        low = is_odd ? other : first;
+        high = is_odd ? second : other;
+        if (is_odd) {
+          ++row;
+          --column;
+        }
       }
       // Rows are whole multiples of 16 bytes: both columns are inside or neither. (Sums in the
       // workspace have rows of any length in a stride of such multiples: one more is written.)

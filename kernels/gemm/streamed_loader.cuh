@@ -36,7 +36,9 @@ template <GemmConfig config>
   return {boundary(split), boundary(split + 1)};
 }
 
-// One thread's work.
+// A warp's work. PERF: all of its threads come along, and one of them does what must be done once:
+// the compiler then knows addresses to be the same for the warp. In one thread's branch it does
+// not, and every load became a loop over threads that might differ.
 template <GemmConfig config>
 class StreamedLoader {
  public:
@@ -45,10 +47,12 @@ class StreamedLoader {
       : arguments_(arguments),
         smem_(smem),
         split_(split_of<config>(team)),
-        first_stage_(team * config.stages) {}
+        first_stage_(team * config.stages),
+        is_elected_(ptx::elect_one()) {}
 
   // The barriers of the team's stages.
   __device__ __forceinline__ void init_barriers() const {
+    if (!is_elected_) return;
     constexpr int kWarps = kWarpGroupThreads / 32;
     for (int i = 0; i < config.stages; ++i) {
       ptx::mbarrier_init(smem_.full(first_stage_ + i), full_arrivals<config>(ScalePath::kCopy));
@@ -66,6 +70,7 @@ class StreamedLoader {
     const GemmParams& params = product_of(arguments_, tile);
     const KRange range = k_range<config>(params, split_);
     early_ = min(kMost, range.last - range.first);
+    if (!is_elected_) return;
     for (int i = 0; i < early_; ++i) load_b(first_stage_ + i, range.first + i, tile);
   }
 
@@ -80,16 +85,17 @@ class StreamedLoader {
     for (int k_block = range.first; k_block < range.last; ++k_block) {
       const int stage = first_stage_ + ring_.stage;
       if (lets_next_start && k_block == starts_next) ptx::let_next_kernel_start();
-      if (k_block >= range.first + early_) {
-        ptx::mbarrier_wait(smem_.empty(stage), ring_.parity ^ 1);
-        load_b(stage, k_block, tile);
-      }
-      const int k = k_block * config.tile_k;
-      if constexpr (config.grouping == Grouping::kRows) {
-        ptx::tma_load(smem_.a(stage), &params.a, smem_.full(stage), k, tile.row_a,
-                      matrix_of(arguments_, tile));
-      } else {
-        ptx::tma_load(smem_.a(stage), &params.a, smem_.full(stage), k, tile.row_a);
+      const bool has_b = k_block < range.first + early_;
+      if (!has_b) ptx::mbarrier_wait(smem_.empty(stage), ring_.parity ^ 1);
+      if (is_elected_) {
+        if (!has_b) load_b(stage, k_block, tile);
+        const int k = k_block * config.tile_k;
+        if constexpr (config.grouping == Grouping::kRows) {
+          ptx::tma_load(smem_.a(stage), &params.a, smem_.full(stage), k, tile.row_a,
+                        matrix_of(arguments_, tile));
+        } else {
+          ptx::tma_load(smem_.a(stage), &params.a, smem_.full(stage), k, tile.row_a);
+        }
       }
       ring_.advance();
     }
@@ -107,6 +113,8 @@ class StreamedLoader {
     if constexpr (config.grouping == Grouping::kRows) {
       // Not once: a group of more rows than a tile reads it again.
       ptx::tma_load(smem_.b(stage), &params.b, full, k, tile.row_b, tile.group);
+    } else if (params.raster.clusters_m > 1) {
+      ptx::tma_load(smem_.b(stage), &params.b, full, k, tile.row_b);
     } else {
       ptx::tma_load_once(smem_.b(stage), &params.b, full, k, tile.row_b);
     }
@@ -116,6 +124,7 @@ class StreamedLoader {
   const GemmAddresses<config>& smem_;
   int split_;
   int first_stage_;
+  bool is_elected_;
   int early_ = 0;  // K-blocks of the next tile whose part of B is on its way
   RingPosition<config.stages> ring_;
 };

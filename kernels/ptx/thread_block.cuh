@@ -22,6 +22,15 @@ __device__ __forceinline__ unsigned shared_address_of_block(unsigned address, un
   return mapped;
 }
 
+// True in one thread of the calling warp. PERF: the compiler knows that there is one, and keeps
+// what such a thread computes in uniform registers; of `threadIdx.x % 32 == 0` it does not.
+[[nodiscard]] __device__ __forceinline__ bool elect_one() {
+  unsigned is_elected;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.u32 %0, 1, 0, p;\n}"
+               : "=r"(is_elected));
+  return is_elected != 0;
+}
+
 __device__ __forceinline__ void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }

@@ -47,11 +47,35 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long a, u
         "wgmma.mma_async.sync.aligned.m64n32k32.f32." types " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, p, 1, 1;\n}" \
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]) \
         : "l"(a), "l"(b), "r"(adds))
+#define OCTAVO_WGMMA_48(types) \
+    asm volatile( \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %26, 0;\n" \
+        "wgmma.mma_async.sync.aligned.m64n48k32.f32." types " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23}, %24, %25, p, 1, 1;\n}" \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]) \
+        : "l"(a), "l"(b), "r"(adds))
+#define OCTAVO_WGMMA_56(types) \
+    asm volatile( \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %30, 0;\n" \
+        "wgmma.mma_async.sync.aligned.m64n56k32.f32." types " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27}, %28, %29, p, 1, 1;\n}" \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]) \
+        : "l"(a), "l"(b), "r"(adds))
 #define OCTAVO_WGMMA_64(types) \
     asm volatile( \
         "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n" \
         "wgmma.mma_async.sync.aligned.m64n64k32.f32." types " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, p, 1, 1;\n}" \
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
+        : "l"(a), "l"(b), "r"(adds))
+#define OCTAVO_WGMMA_96(types) \
+    asm volatile( \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %50, 0;\n" \
+        "wgmma.mma_async.sync.aligned.m64n96k32.f32." types " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, %48, %49, p, 1, 1;\n}" \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]) \
+        : "l"(a), "l"(b), "r"(adds))
+#define OCTAVO_WGMMA_112(types) \
+    asm volatile( \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %58, 0;\n" \
+        "wgmma.mma_async.sync.aligned.m64n112k32.f32." types " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55}, %56, %57, p, 1, 1;\n}" \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]) \
         : "l"(a), "l"(b), "r"(adds))
 #define OCTAVO_WGMMA_128(types) \
     asm volatile( \
@@ -95,11 +119,35 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long a, u
     if constexpr (!a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_32("e5m2.e4m3");
     if constexpr (!a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_32("e5m2.e5m2");
   }
+  if constexpr (N == 48) {
+    if constexpr (a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_48("e4m3.e4m3");
+    if constexpr (a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_48("e4m3.e5m2");
+    if constexpr (!a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_48("e5m2.e4m3");
+    if constexpr (!a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_48("e5m2.e5m2");
+  }
+  if constexpr (N == 56) {
+    if constexpr (a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_56("e4m3.e4m3");
+    if constexpr (a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_56("e4m3.e5m2");
+    if constexpr (!a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_56("e5m2.e4m3");
+    if constexpr (!a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_56("e5m2.e5m2");
+  }
   if constexpr (N == 64) {
     if constexpr (a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_64("e4m3.e4m3");
     if constexpr (a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_64("e4m3.e5m2");
     if constexpr (!a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_64("e5m2.e4m3");
     if constexpr (!a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_64("e5m2.e5m2");
+  }
+  if constexpr (N == 96) {
+    if constexpr (a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_96("e4m3.e4m3");
+    if constexpr (a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_96("e4m3.e5m2");
+    if constexpr (!a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_96("e5m2.e4m3");
+    if constexpr (!a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_96("e5m2.e5m2");
+  }
+  if constexpr (N == 112) {
+    if constexpr (a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_112("e4m3.e4m3");
+    if constexpr (a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_112("e4m3.e5m2");
+    if constexpr (!a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_112("e5m2.e4m3");
+    if constexpr (!a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_112("e5m2.e5m2");
   }
   if constexpr (N == 128) {
     if constexpr (a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_128("e4m3.e4m3");
@@ -125,11 +173,15 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long a, u
     if constexpr (!a_is_e4m3 && b_is_e4m3) OCTAVO_WGMMA_256("e5m2.e4m3");
     if constexpr (!a_is_e4m3 && !b_is_e4m3) OCTAVO_WGMMA_256("e5m2.e5m2");
   }
-  static_assert(N == 8 || N == 16 || N == 32 || N == 64 || N == 128 || N == 176 || N == 192 || N == 256);
+  static_assert(N == 8 || N == 16 || N == 32 || N == 48 || N == 56 || N == 64 || N == 96 || N == 112 || N == 128 || N == 176 || N == 192 || N == 256);
 #undef OCTAVO_WGMMA_8
 #undef OCTAVO_WGMMA_16
 #undef OCTAVO_WGMMA_32
+#undef OCTAVO_WGMMA_48
+#undef OCTAVO_WGMMA_56
 #undef OCTAVO_WGMMA_64
+#undef OCTAVO_WGMMA_96
+#undef OCTAVO_WGMMA_112
 #undef OCTAVO_WGMMA_128
 #undef OCTAVO_WGMMA_176
 #undef OCTAVO_WGMMA_192

@@ -40,7 +40,9 @@ std::vector<GemmConfig> sample_of(const std::vector<GemmConfig>& configs) {
         continue;
       // By what decides how many registers a thread has, and needs.
       kind.num_splits = streamed_teams(config);
-      kind.tile_n = streamed_consumers(config) * kWarpGroupRows + b_scales_of_stage(config);
+      if (is_swapped(config)) {
+        kind.tile_n = streamed_consumers(config) * kWarpGroupRows + b_scales_of_stage(config);
+      }
       kind.accumulates = false;
     } else {
       if (config.cluster_m * config.cluster_n == 1) continue;

@@ -154,9 +154,9 @@ TEST(GemmPlan, splits_are_for_teams_of_a_thread_block_first_and_then_for_a_clust
                         {16, 32, 5, 1, 5},
                         {16, 64, 8, 4, 2},
                         {64, 56, 2, 2, 1},
-                        {64, 56, 4, 2, 2},
-                        {128, 64, 4, 2, 2},
-                        {128, 64, 7, 1, 7}}) {
+                        {64, 56, 4, 4, 1},
+                        {64, 64, 4, 2, 2},
+                        {64, 64, 7, 1, 7}}) {
     GemmConfig config;
     config.schedule = Schedule::kStreamed;
     config.cluster_n = 1;
@@ -170,23 +170,28 @@ TEST(GemmPlan, splits_are_for_teams_of_a_thread_block_first_and_then_for_a_clust
 }
 
 // Four consumers with 64 rows of A each leave no registers for the scales of rows.
-TEST(GemmPlan, few_rows_are_refused_a_tile_whose_sums_would_spill) {
-  GemmProblem problem = block_problem(64, 28672, 4096);
-  const auto widest = [&] {
-    int most = 0;
-    for (const GemmCandidate& candidate : gemm_candidates(problem, kH200Multiprocessors)) {
-      most = std::max(most, candidate.config.tile_n);
+TEST(GemmPlan, threads_of_few_rows_have_registers_for_their_sums) {
+  for (const std::int64_t m : {1, 16, 32, 64, 300}) {
+    for (const ScaleRecipe recipe :
+         {ScaleRecipe::kTensor, ScaleRecipe::kRow, ScaleRecipe::kBlock, ScaleRecipe::kBlock1d}) {
+      for (int splits = 1; splits <= 8; ++splits) {
+        GemmProblem problem = block_problem(m, 28672, 4096);
+        problem.recipe = recipe;
+        problem.num_splits = splits;
+        int streamed = 0;
+        for (const GemmCandidate& candidate : gemm_candidates(problem, kH200Multiprocessors)) {
+          const GemmConfig& config = candidate.config;
+          if (config.schedule != Schedule::kStreamed) continue;
+          ++streamed;
+          const int blocks = blocks_per_multiprocessor(config);
+          EXPECT_LE(streamed_registers(config) + (config.unroll_k - 1) * streamed_sums(config),
+                    registers_of_thread(blocks * num_threads(config)))
+              << kernel_name(config);
+        }
+        EXPECT_EQ(streamed > 0, m <= 64 || splits > 1);
+      }
     }
-    return most;
-  };
-  EXPECT_EQ(widest(), 224);
-  problem.recipe = ScaleRecipe::kRow;
-  EXPECT_EQ(widest(), 192);
-  std::vector<RefusedGemmCandidate> refused;
-  (void)gemm_candidates(problem, kH200Multiprocessors, &refused);
-  EXPECT_TRUE(std::any_of(refused.begin(), refused.end(), [](const RefusedGemmCandidate& one) {
-    return one.config.tile_n == 224 && one.reason.find("would spill") != std::string::npos;
-  }));
+  }
 }
 
 // The order of additions must not depend on what is done with the sum, nor on where it is stored.

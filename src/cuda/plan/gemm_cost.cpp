@@ -48,8 +48,10 @@ GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_
   // stage's arrival to its release (longer where it promotes before it multiplies on), nor all of
   // them together than tensor core and registers.
   const bool is_serial = config.sum == MainloopSum::kPromoted && config.unroll_k == 1;
-  const double chain = 290 + (is_serial ? 3.1 : 1.6) * config.tile_m;
-  const double consumer = 90 + 3.3 * config.tile_m;
+  const double width = streamed_width(config);
+  const double chain = is_swapped(config) ? 290 + (is_serial ? 3.1 : 1.6) * width
+                                          : 290 + (is_serial ? 2.3 : 2.0) * width;
+  const double consumer = is_swapped(config) ? 90 + 3.3 * width : 60 + 2.2 * width;
   const double k_block =
       std::max({chain, sharers * teams * streamed_consumers(config) * consumer,
                 sharers * teams * kCyclesPerRow * (config.tile_m + config.tile_n)});
@@ -65,7 +67,7 @@ GemmCandidate streamed_cost(const GemmConfig& config, const Extents& e, int num_
                        2.0 * static_cast<double>(e.m) * static_cast<double>(e.n);
   const double loads = std::ceil(tiles * config.num_splits / num_multiprocessors) * k_blocks *
                        kCyclesPerRow * (config.tile_m + config.tile_n);
-  const bool is_in_place = sharers == blocks_per_multiprocessor(config);
+  const bool is_in_place = blocks_per_multiprocessor(config) == 1;
   candidate.estimated_cycles = kStart + (is_in_place ? kStartInPlace : 0) + meeting +
                                kBeside * loads +
                                together(bytes / kBytesPerCycle, waves * k_blocks * k_block);

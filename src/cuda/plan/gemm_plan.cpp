@@ -259,14 +259,13 @@ constexpr int kMaxSplits = 8;  // thread blocks of a portable cluster, each with
 
 // Rows of B, so that there are nearly as many tiles as multiprocessors, or twice as many, for the N
 // that models have: 32 for 4096, 56 for 7168 and 14336, 112 and 224 for 28672, 192 for 24576.
-constexpr std::array kStreamedRowsOfB = {32, 48, 56, 64, 112, 128, 192, 224};
+constexpr std::array kStreamedRowsOfB = {32, 48, 56, 64, 96, 112, 128, 192, 224};
 
 std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
   std::vector<TileShape> shapes;
   if (e.m > kMaxStreamedRows && num_splits == 1) return shapes;
-  constexpr int kLargestTile = 128;
   int tile_m = 8;  // the narrowest wgmma
-  while (tile_m < e.m && tile_m < kLargestTile) tile_m *= 2;
+  while (tile_m < e.m && tile_m < kWarpGroupRows) tile_m *= 2;
   for (const int tile_n : kStreamedRowsOfB) {
     // Whoever has tiles enough need not split K, and who splits it into many parts has few tiles.
     constexpr int kManySplits = 5;
@@ -291,15 +290,12 @@ int most_stages(GemmConfig config) {
 // K-blocks in the body of a streamed product's main loop, of which one is multiplied while another
 // is promoted: as many as their sums leave without spills.
 int streamed_unroll(const GemmConfig& config) {
-  constexpr int kMost = 4;
+  // PERF: four were no better (docs/experiments.md, "One thread's branch").
+  constexpr int kMost = 2;
   const int registers =
       registers_of_thread(blocks_per_multiprocessor(config) * num_threads(config));
-  int unroll = kMost;
-  while (unroll > 1 &&
-         streamed_registers(config) + (unroll - 1) * streamed_sums(config) > registers) {
-    unroll /= 2;
-  }
-  return unroll;
+  const int needed = streamed_registers(config) + (kMost - 1) * streamed_sums(config);
+  return needed <= registers ? kMost : 1;
 }
 
 int band_height(const GemmConfig& config, std::int64_t m, std::int64_t k) {
@@ -332,12 +328,6 @@ std::string unsuitable(const GemmConfig& config, const Extents& e) {
   if (e.n <= (config.cluster_n - 1) * std::int64_t{config.tile_n}) {
     return fmt::format("N={} is one column of tiles: a cluster of {} has nothing to share", e.n,
                        config.cluster_n);
-  }
-  if (config.schedule == Schedule::kStreamed &&
-      registers_of_thread(num_threads(config)) < streamed_registers(config)) {
-    return fmt::format(
-        "the sums of {} threads and what they are multiplied by or added to would spill",
-        num_threads(config));
   }
   const bool adds = config.accumulates || config.has_bias;
   if (config.tile_m == 256 && config.d == DType::kF32 &&
