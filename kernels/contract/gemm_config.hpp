@@ -126,7 +126,7 @@ inline constexpr int kConsumers = 2;
 }
 
 // Teams of a thread block, each with a split of K, a ring of stages and an accumulator of its own.
-// PERF: one consumer takes 300 to 400 cycles for a K-block, however few rows it has; several on a
+// PERF: a team takes 300 to 500 cycles for a K-block, however few rows it has; several on a
 // multiprocessor fill each other's gaps (docs/experiments.md, "Teams"). What is left of the splits
 // is spread over a cluster, whose exchange costs 1 to 3 us.
 [[nodiscard]] constexpr int streamed_teams(const GemmConfig& config) noexcept {

@@ -91,32 +91,29 @@ __device__ __forceinline__ void gemm_streamed(const GemmArguments<config>& argum
       }
     }
   };
-  if (loads_tiles) {
-    for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
-      bool lets_next_start = false;
-      if constexpr (config.grouping == Grouping::kNone) {
-        lets_next_start = walk.is_last() && loading_team == 0;
-      }
-      loader.load(walk.tile(), lets_next_start);
-      wait_for_consumers();
-    }
-  } else if (is_loading) {
+  if (is_loading) {
+    const bool decodes = scale_path(arguments) == ScalePath::kDecode;
     const int first_stage = loading_team * config.stages;
-    const auto bring_scales = [&](auto producer) {
-      for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
-        if constexpr (is_block_scaled(config.recipe)) {
-          const Tile tile = walk.tile();
-          const KRange range =
-              k_range<config>(product_of(arguments, tile), split_of<config>(loading_team));
-          producer.produce(tile, range.first, range.last);
+    ScaleProducer<config, ScalePath::kCopy> copies(arguments, smem, first_stage);
+    ScaleProducer<config, ScalePath::kDecode> decoded(arguments, smem, first_stage);
+    for (TileWalk<config> walk(arguments); walk.has_tile(); walk.advance()) {
+      const Tile tile = walk.tile();
+      if (loads_tiles) {
+        bool lets_next_start = false;
+        if constexpr (config.grouping == Grouping::kNone) {
+          lets_next_start = walk.is_last() && loading_team == 0;
         }
-        wait_for_consumers();
+        loader.load(tile, lets_next_start);
+      } else if constexpr (is_block_scaled(config.recipe)) {
+        const KRange range =
+            k_range<config>(product_of(arguments, tile), split_of<config>(loading_team));
+        if (decodes) {
+          decoded.produce(tile, range.first, range.last);
+        } else {
+          copies.produce(tile, range.first, range.last);
+        }
       }
-    };
-    if (scale_path(arguments) == ScalePath::kDecode) {
-      bring_scales(ScaleProducer<config, ScalePath::kDecode>(arguments, smem, first_stage));
-    } else {
-      bring_scales(ScaleProducer<config, ScalePath::kCopy>(arguments, smem, first_stage));
+      wait_for_consumers();
     }
   } else {
     const int consumer_of_all = warp * 32 / kWarpGroupThreads;
