@@ -34,9 +34,10 @@ inline constexpr int kOutputBoxBytes = kWarpGroupRows * kSwizzleBytes;
 inline constexpr int kStepRows = 16;
 inline constexpr int kStepChunks = 4;
 inline constexpr int kChunkBytes = 16;
+inline constexpr int kChunkColumns = 8;
 [[nodiscard]] constexpr int streamed_row_bytes(const GemmConfig& config) noexcept {
   if (is_swapped(config)) return kSwizzleBytes;
-  constexpr int kStepColumns = 8 * kStepChunks;
+  constexpr int kStepColumns = kStepChunks * kChunkColumns;
   const int steps = (streamed_b_rows(config) + kStepColumns - 1) / kStepColumns;
   return (steps * kStepChunks + 1) * kChunkBytes;
 }

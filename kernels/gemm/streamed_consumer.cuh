@@ -66,10 +66,12 @@ class StreamedConsumer {
   static constexpr bool has_one_b_scale =
       config.recipe == ScaleRecipe::kBlock && is_swapped(config) && config.tile_n % 16 == 0;
   // Whether factors are loaded while the tensor core is busy: where registers are left for them, in
-  // a longer body for those of two K-blocks.
+  // a longer body for those of two K-blocks. PERF: 16 of those for one find room in what
+  // streamed_registers() leaves for the rest, without spills.
+  static constexpr int spare_registers = config.unroll_k == 1 ? 16 : 0;
   static constexpr bool loads_early =
       streamed_registers(config) + (config.unroll_k - 1) * streamed_sums(config) +
-          num_column_scales - (config.unroll_k == 1 ? 16 : 0) <=
+          num_column_scales - spare_registers <=
       registers_of_thread(blocks_per_multiprocessor(config) * num_threads(config));
 
   // Its stages begin at `first_stage`.

@@ -157,7 +157,6 @@ class StreamedEpilogue {
   // step is, swapped, 16 rows of D and the 64 columns of a consumer; otherwise 8 of each warp's 16
   // rows and 32 columns.
   static constexpr int kUnitsOfStep = 4;
-  static constexpr int kChunkColumns = 8;  // of 16 bit
   static constexpr int num_chunks = streamed_b_rows(config) / kChunkColumns;
   static constexpr int num_steps = is_swapped(config)
                                        ? (config.tile_m + kStepRows - 1) / kStepRows

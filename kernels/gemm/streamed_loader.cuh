@@ -114,6 +114,7 @@ class StreamedLoader {
       // Not once: a group of more rows than a tile reads it again.
       ptx::tma_load(smem_.b(stage), &params.b, full, k, tile.row_b, tile.group);
     } else if (params.raster.clusters_m > 1) {
+      // Nor here: other tiles' rows of A need it, too.
       ptx::tma_load(smem_.b(stage), &params.b, full, k, tile.row_b);
     } else {
       ptx::tma_load_once(smem_.b(stage), &params.b, full, k, tile.row_b);

@@ -22,8 +22,7 @@ __device__ __forceinline__ unsigned shared_address_of_block(unsigned address, un
   return mapped;
 }
 
-// True in one thread of the calling warp. PERF: the compiler knows that there is one, and keeps
-// what such a thread computes in uniform registers; of `threadIdx.x % 32 == 0` it does not.
+// True in one thread of the calling warp, all of whose threads must call.
 [[nodiscard]] __device__ __forceinline__ bool elect_one() {
   unsigned is_elected;
   asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.u32 %0, 1, 0, p;\n}"

@@ -258,7 +258,8 @@ constexpr std::int64_t kMaxStreamedRows = 64;
 constexpr int kMaxSplits = 8;  // thread blocks of a portable cluster, each with one team
 
 // Rows of B, so that there are nearly as many tiles as multiprocessors, or twice as many, for the N
-// that models have: 32 for 4096, 56 for 7168 and 14336, 112 and 224 for 28672, 192 for 24576.
+// that models have: 32 for 4096, 56 for 7168 and 14336, 112 and 224 for 28672, 96 and 192 for
+// 24576.
 constexpr std::array kStreamedRowsOfB = {32, 48, 56, 64, 96, 112, 128, 192, 224};
 
 std::vector<TileShape> streamed_shapes(const Extents& e, int num_splits) {
